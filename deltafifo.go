@@ -1,0 +1,561 @@
+package typedqueue
+
+import (
+	"context"
+	"fmt"
+	"slices"
+)
+
+// DeltaType says what kind of change a Delta is.
+type DeltaType string
+
+// The types of change. A DeltaFIFO makes no others.
+const (
+	Added    DeltaType = "Added"    // by Add
+	Updated  DeltaType = "Updated"  // by Update
+	Deleted  DeltaType = "Deleted"  // by Delete or DeleteKey, or inferred by Replace
+	Replaced DeltaType = "Replaced" // by Replace
+	Sync     DeltaType = "Sync"     // by Resync; by Replace too with EmitSyncOnReplace
+)
+
+// Delta is one change of one key. There is no wrapper type for deletions, as client-go's
+// DeletedFinalStateUnknown is one: two fields say how much Object is worth.
+type Delta[V any] struct {
+	Type   DeltaType
+	Object V
+
+	// FinalStateUnknown says that a deletion was not seen but inferred, so that Object is
+	// the newest that was seen, and may be stale.
+	FinalStateUnknown bool
+
+	// ObjectMissing says that Object is the zero value because no object was ever seen.
+	ObjectMissing bool
+}
+
+// Deltas are the changes of one key, oldest first. There is always at least one.
+type Deltas[V any] []Delta[V]
+
+// Oldest returns the first change. It panics if there is none.
+func (d Deltas[V]) Oldest() Delta[V] { return d[0] }
+
+// Newest returns the last change. It panics if there is none.
+func (d Deltas[V]) Newest() Delta[V] { return d[len(d)-1] }
+
+// newestObject returns the object of the last change that has one.
+func (d Deltas[V]) newestObject() (obj V, ok bool) {
+	for _, delta := range slices.Backward(d) {
+		if !delta.ObjectMissing {
+			return delta.Object, true
+		}
+	}
+	return obj, false
+}
+
+// KnownObjects is what a DeltaFIFO's consumer has made of what it popped; usually a Store.
+type KnownObjects[K comparable, V any] interface {
+	ListKeys() []K
+	GetByKey(key K) (V, bool)
+}
+
+var _ KnownObjects[int, string] = (*Store[int, string])(nil)
+
+// DeltaFIFOOptions are the optional parts of a DeltaFIFO. The zero value is the default.
+type DeltaFIFOOptions[K comparable, V any] struct {
+	// KnownObjects tells which objects exist that are neither pending nor processing, so
+	// that Replace and Delete know what a deletion means, and Resync what there is. If it is
+	// nil nothing else exists, and deletions of other keys are dropped. The queue calls it
+	// with its lock held: it must not call the queue.
+	KnownObjects KnownObjects[K, V]
+
+	// EmitSyncOnReplace makes Replace queue Sync where it would queue Replaced, as client-go
+	// once did.
+	EmitSyncOnReplace bool
+
+	// Transform, if not nil, is applied to each object that comes in, once, before it is
+	// queued; never to what Resync or an inferred deletion takes from KnownObjects. Where
+	// it fails, so does the write; but a Delete becomes a DeleteKey. It must not change the
+	// key. It is called with no lock held.
+	Transform func(V) (V, error)
+
+	// Merge, if not nil, decides what is pending for a key once next has come; pending is
+	// empty if nothing was. It may change pending and return it. To return nothing panics.
+	// By default next is appended, but of two Deleted in a row one stays: the older, unless
+	// its final state is unknown. The queue calls it with its lock held: it must not call
+	// the queue.
+	Merge func(pending Deltas[V], next Delta[V]) Deltas[V]
+}
+
+// DeltaFIFO is a line of keys, each with all its changes since it was last popped. It is
+// client-go's cache.DeltaFIFO with the consumer outside the lock: producers never wait for
+// one, several may Pop at once, and no key is in two hands. A key in processing counts as
+// existing, so a consumer that updates KnownObjects in process, and requeues what fails,
+// loses no deletion whatever producers do meanwhile.
+//
+// All methods may be called from any goroutine, but not from KnownObjects and Merge. A
+// DeltaFIFO is made by NewDeltaFIFO; the zero DeltaFIFO has no key function, and panics. A
+// key from the key function that is not equal to itself, or cannot be hashed, is a KeyError;
+// one that is passed directly panics. Methods take O(1) time, amortised, unless they say
+// otherwise.
+type DeltaFIFO[K comparable, V any] struct {
+	line[K, Deltas[V], inHand[V]]
+	key  KeyFunc[K, V]
+	opts DeltaFIFOOptions[K, V]
+}
+
+// inHand is what a DeltaFIFO knows of the deltas that a consumer holds: it must not look at
+// them any more, since they are the consumer's.
+type inHand[V any] struct {
+	deleted bool // the newest is Deleted
+	obj     V    // the newest object, if any
+	hasObj  bool
+}
+
+var _ ReflectorStore[int] = (*DeltaFIFO[int, int])(nil)
+
+// NewDeltaFIFO returns an empty DeltaFIFO whose objects have the keys that key returns. It
+// panics if key is nil.
+func NewDeltaFIFO[K comparable, V any](key KeyFunc[K, V], opts DeltaFIFOOptions[K, V]) *DeltaFIFO[K, V] {
+	if key == nil {
+		panic("typedqueue: nil key function")
+	}
+	q := &DeltaFIFO[K, V]{key: key, opts: opts}
+	q.configure()
+	return q
+}
+
+// deltaEntry is an entry of a DeltaFIFO.
+type deltaEntry[K comparable, V any] = entry[K, content[Deltas[V], inHand[V]]]
+
+// Add queues Added for the key of obj. A pending key keeps its place in line; any other goes
+// to the tail. It returns a KeyError if obj has no key, an error if the transform fails or
+// changes the key, and ErrClosed after Close; then nothing has changed. It never blocks.
+func (q *DeltaFIFO[K, V]) Add(obj V) error { return q.write1(Added, obj) }
+
+// Update queues Updated. Otherwise it is Add.
+func (q *DeltaFIFO[K, V]) Update(obj V) error { return q.write1(Updated, obj) }
+
+func (q *DeltaFIFO[K, V]) write1(t DeltaType, obj V) error {
+	key, obj, err := q.incoming(obj)
+	if err != nil {
+		return q.refuse(err)
+	}
+	hash := hashUnchecked(key)
+	return q.write(func() bool {
+		q.change(hash, key, Delta[V]{Type: t, Object: obj})
+		return true
+	})
+}
+
+// incoming returns obj transformed, and its key.
+func (q *DeltaFIFO[K, V]) incoming(obj V) (K, V, error) {
+	q.mustBeMade()
+	key, err := q.key.of(obj)
+	if err != nil || q.opts.Transform == nil {
+		return key, obj, err
+	}
+	transformed, err := q.opts.Transform(obj)
+	if err != nil {
+		return key, obj, fmt.Errorf("typedqueue: transform: %w", err)
+	}
+	after, err := q.key.of(transformed)
+	if err != nil {
+		return key, obj, err
+	}
+	if after != key {
+		return key, obj, fmt.Errorf("typedqueue: transform has changed key %v to %v", key, after)
+	}
+	return key, transformed, nil
+}
+
+// change queues d for key, and returns its entry.
+func (q *DeltaFIFO[K, V]) change(hash uint32, key K, d Delta[V]) *deltaEntry[K, V] {
+	e := q.entries.find(hash, key)
+	merged := q.merge(pendingOf(e), d)
+	if e == nil {
+		e = q.entries.insert(hash, key)
+	}
+	q.enqueue(e, merged)
+	return e
+}
+
+// pendingOf returns what is pending for e, which may be nil.
+func pendingOf[K comparable, V any](e *deltaEntry[K, V]) Deltas[V] {
+	if e == nil {
+		return nil
+	}
+	return e.acc.pending
+}
+
+// merge returns pending once next has come (D2).
+func (q *DeltaFIFO[K, V]) merge(pending Deltas[V], next Delta[V]) Deltas[V] {
+	if q.opts.Merge != nil {
+		merged := q.opts.Merge(pending, next)
+		if len(merged) == 0 {
+			panic("typedqueue: Merge returned nothing")
+		}
+		return merged
+	}
+	if n := len(pending); n > 0 && next.Type == Deleted && pending[n-1].Type == Deleted {
+		if pending[n-1].FinalStateUnknown {
+			pending[n-1] = next
+		}
+		return pending
+	}
+	return append(pending, next)
+}
+
+// Delete queues Deleted with obj, if its key exists: if it is pending; or in processing, its
+// newest change there not being Deleted; or neither, and among KnownObjects. Otherwise
+// nothing changes. Errors are those of Add, but if the transform fails, or changes the key,
+// Delete does what DeleteKey does.
+func (q *DeltaFIFO[K, V]) Delete(obj V) error {
+	q.mustBeMade()
+	key, err := q.key.of(obj)
+	if err != nil {
+		return q.refuse(err)
+	}
+	if q.opts.Transform != nil {
+		if _, obj, err = q.incoming(obj); err != nil {
+			return q.DeleteKey(key)
+		}
+	}
+	hash := hashUnchecked(key)
+	return q.write(func() bool {
+		if !q.exists(hash, key) {
+			return false
+		}
+		q.change(hash, key, Delta[V]{Type: Deleted, Object: obj})
+		return true
+	})
+}
+
+// DeleteKey queues Deleted of unknown final state, with the newest object seen, if key exists
+// in the sense of Delete. A key that cannot be one panics.
+func (q *DeltaFIFO[K, V]) DeleteKey(key K) error {
+	hash := hashOf(key)
+	return q.write(func() bool {
+		if !q.exists(hash, key) {
+			return false
+		}
+		q.change(hash, key, q.tombstone(hash, key))
+		return true
+	})
+}
+
+// exists reports whether there is anything that a deletion of key would delete (D3).
+func (q *DeltaFIFO[K, V]) exists(hash uint32, key K) bool {
+	switch e := q.entries.find(hash, key); {
+	case e != nil && e.is(dirty):
+		return true
+	case e != nil:
+		return !e.acc.inHand.deleted
+	case q.opts.KnownObjects == nil:
+		return false
+	}
+	_, ok := q.opts.KnownObjects.GetByKey(key)
+	return ok
+}
+
+// tombstone returns an inferred deletion of key, with the newest object seen (D4).
+func (q *DeltaFIFO[K, V]) tombstone(hash uint32, key K) Delta[V] {
+	var obj V
+	var ok bool
+	if e := q.entries.find(hash, key); e != nil {
+		if obj, ok = e.acc.pending.newestObject(); !ok {
+			obj, ok = e.acc.inHand.obj, e.acc.inHand.hasObj
+		}
+	}
+	if !ok && q.opts.KnownObjects != nil {
+		obj, ok = q.opts.KnownObjects.GetByKey(key)
+	}
+	if !ok {
+		obj = *new(V)
+	}
+	return Delta[V]{Type: Deleted, Object: obj, FinalStateUnknown: true, ObjectMissing: !ok}
+}
+
+// AddIfNotPresent queues deltas as they are, unless anything is pending for key, or deltas
+// is empty: then it changes nothing. They are copied, and not transformed. A key that cannot
+// be one panics.
+func (q *DeltaFIFO[K, V]) AddIfNotPresent(key K, deltas Deltas[V]) error {
+	hash := hashOf(key)
+	return q.write(func() bool {
+		if len(deltas) == 0 || len(pendingOf(q.entries.find(hash, key))) > 0 {
+			return false
+		}
+		q.enqueue(q.need(hash, key), slices.Clone(deltas))
+		return true
+	})
+}
+
+// keyed is a change that has not been made yet.
+type keyed[K comparable, V any] struct {
+	key   K
+	delta Delta[V]
+}
+
+// Replace says that the objects of list, and no others, exist. It queues Replaced for each, in
+// order, and then, for each other key that exists, a Deleted of unknown final state that
+// carries the newest object seen: the pending ones in line, then those in processing, then
+// those among KnownObjects. It is all or nothing: if an object has no key, or the transform
+// fails, it returns that error and changes nothing. O(n) for n keys listed, pending, in
+// processing and known. The list is not kept.
+func (q *DeltaFIFO[K, V]) Replace(list []V) error {
+	t := Replaced
+	if q.opts.EmitSyncOnReplace {
+		t = Sync
+	}
+	changes := make([]keyed[K, V], 0, len(list))
+	listed := make(set[K], len(list))
+	for _, obj := range list {
+		key, obj, err := q.incoming(obj)
+		if err != nil {
+			return q.refuse(err)
+		}
+		listed.add(key)
+		changes = append(changes, keyed[K, V]{key, Delta[V]{Type: t, Object: obj}})
+	}
+	return q.write(func() bool {
+		q.changeAll(append(changes, q.deletions(listed)...), !q.begun)
+		return true
+	})
+}
+
+// deletions returns tombstones for the keys that exist and are not listed (D4).
+func (q *DeltaFIFO[K, V]) deletions(listed set[K]) (changes []keyed[K, V]) {
+	bury := func(hash uint32, key K) {
+		if !listed.has(key) {
+			changes = append(changes, keyed[K, V]{key, q.tombstone(hash, key)})
+		}
+	}
+	for e := range q.order.all {
+		if e.acc.pending.Newest().Type != Deleted {
+			bury(e.hash, e.key)
+		}
+	}
+	for e := q.held.first; e != nil; e = e.next {
+		if !e.acc.inHand.deleted {
+			bury(e.hash, e.key)
+		}
+	}
+	if q.opts.KnownObjects == nil {
+		return changes
+	}
+	for _, key := range q.opts.KnownObjects.ListKeys() {
+		if hash := hashOf(key); q.entries.find(hash, key) == nil {
+			bury(hash, key)
+		}
+	}
+	return changes
+}
+
+// changeAll makes changes, all or, if Merge panics, none.
+func (q *DeltaFIFO[K, V]) changeAll(changes []keyed[K, V], initial bool) {
+	if q.opts.Merge != nil {
+		q.mergeAll(changes, initial)
+		return
+	}
+	for _, c := range changes {
+		e := q.change(hashUnchecked(c.key), c.key, c.delta)
+		if initial {
+			q.markInitial(e)
+		}
+	}
+}
+
+// mergeAll is changeAll where Merge decides, which may change what is given, and panic. So
+// it works on copies first.
+func (q *DeltaFIFO[K, V]) mergeAll(changes []keyed[K, V], initial bool) {
+	merged := make(map[K]Deltas[V], len(changes))
+	for _, c := range changes {
+		pending, ok := merged[c.key]
+		if !ok {
+			pending = slices.Clone(pendingOf(q.find(c.key)))
+		}
+		merged[c.key] = q.merge(pending, c.delta)
+	}
+	for _, c := range changes {
+		e := q.need(hashUnchecked(c.key), c.key)
+		q.enqueue(e, merged[c.key])
+		if initial {
+			q.markInitial(e)
+		}
+	}
+}
+
+// Resync queues Sync for each known object whose key is neither pending nor processing.
+// Without KnownObjects it does nothing. It does not count for HasSynced. O(n) for n keys
+// known.
+func (q *DeltaFIFO[K, V]) Resync() error {
+	q.mustBeMade()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return ErrClosed
+	}
+	if q.opts.KnownObjects == nil {
+		return nil
+	}
+	var changes []keyed[K, V]
+	for _, key := range q.opts.KnownObjects.ListKeys() {
+		if q.entries.find(hashOf(key), key) != nil {
+			continue
+		}
+		if obj, ok := q.opts.KnownObjects.GetByKey(key); ok {
+			changes = append(changes, keyed[K, V]{key, Delta[V]{Type: Sync, Object: obj}})
+		}
+	}
+	q.changeAll(changes, false)
+	return nil
+}
+
+// KeyOf returns the key of obj, or a KeyError.
+func (q *DeltaFIFO[K, V]) KeyOf(obj V) (K, error) {
+	q.mustBeMade()
+	return q.key.of(obj)
+}
+
+// Get returns a copy of what is pending for the key of obj. It returns a KeyError if obj has
+// none. O(n) for n changes.
+func (q *DeltaFIFO[K, V]) Get(obj V) (Deltas[V], bool, error) {
+	key, err := q.KeyOf(obj)
+	if err != nil {
+		return nil, false, err
+	}
+	deltas, ok := q.GetByKey(key)
+	return deltas, ok, nil
+}
+
+// GetByKey returns a copy of what is pending for key. A key that cannot be one panics. O(n)
+// for n changes.
+func (q *DeltaFIFO[K, V]) GetByKey(key K) (Deltas[V], bool) {
+	mustKey(key)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	pending := pendingOf(q.find(key))
+	return slices.Clone(pending), len(pending) > 0
+}
+
+// List returns the newest pending object of each key, in line. A key whose pending changes
+// have no object is passed over. O(n).
+func (q *DeltaFIFO[K, V]) List() []V {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	objs := make([]V, 0, q.order.n)
+	for e := range q.order.all {
+		if obj, ok := e.acc.pending.newestObject(); ok {
+			objs = append(objs, obj)
+		}
+	}
+	return objs
+}
+
+// Pop blocks until a key is ready, calls process with it and its changes, oldest first, and
+// returns those with process's error. It returns ctx's error once ctx is done, and ErrClosed
+// once the queue is closed and nothing is ready, without having taken anything.
+//
+// process runs in the caller's goroutine with no lock held: it may call the queue. While it
+// runs the key is not handed out again; changes that come for it wait. If process returns an
+// error made by Requeue, panics, or calls runtime.Goexit, the changes are put back in front of
+// those that came meanwhile, which keep their place in line; if none came they go to the tail.
+// Any other error is just returned. isInInitialList tells whether HasSynced waits for this
+// key. The changes are the caller's, but must be left as they are if they are put back. A nil
+// ctx or process panics.
+func (q *DeltaFIFO[K, V]) Pop(ctx context.Context, process func(key K, deltas Deltas[V], isInInitialList bool) error) (Deltas[V], error) {
+	return q.pop(ctx, handOver[V], q.putBack, process)
+}
+
+// handOver returns what the queue must know of deltas while they are a consumer's.
+func handOver[V any](deltas Deltas[V]) inHand[V] {
+	obj, ok := deltas.newestObject()
+	return inHand[V]{deltas.Newest().Type == Deleted, obj, ok}
+}
+
+// putBack queues deltas, which process did not want, again, in front of what came meanwhile
+// (D8). If Merge panics they are queued unmerged.
+func (q *DeltaFIFO[K, V]) putBack(e *deltaEntry[K, V], deltas Deltas[V]) {
+	later := e.acc.pending
+	q.enqueue(e, slices.Concat(deltas, later))
+	if len(later) == 0 {
+		return
+	}
+	merged := slices.Clone(deltas) // Merge may change them, and they are still the caller's
+	for _, d := range later {
+		merged = q.merge(merged, d)
+	}
+	e.acc.pending = merged
+}
+
+// Handler is told by Apply what becomes of a Store. A nil field is skipped.
+type Handler[K comparable, V any] struct {
+	OnAdd    func(key K, obj V, isInInitialList bool)
+	OnUpdate func(key K, old, new V)
+	OnDelete func(key K, obj V, finalStateUnknown bool) // obj is the zero value if none was ever seen
+}
+
+// Apply is the process function that nearly everybody writes: it brings s up to date with
+// deltas, change by change, and tells h what became of each. Added, Updated, Replaced and Sync
+// store the object; OnUpdate follows if key was stored before, and OnAdd if not. Deleted
+// removes it, and OnDelete follows with the change's object, or with the stored one if it has
+// none; if key was not stored, nothing happens. h runs with no lock held.
+//
+// If s refuses an object, if the key function of s says that it has another key, or if a
+// change has an unknown type, Apply returns an error; the changes before that one stay
+// applied, and a retry begins with the first again. A nil s panics.
+//
+//	_, err := fifo.Pop(ctx, func(key string, deltas Deltas[*Pod], isInInitialList bool) error {
+//		if err := Apply(store, key, deltas, isInInitialList, handler); err != nil {
+//			return Requeue(err)
+//		}
+//		return nil
+//	})
+func Apply[K comparable, V any](s *Store[K, V], key K, deltas Deltas[V], isInInitialList bool, h Handler[K, V]) error {
+	if s == nil {
+		panic("typedqueue: nil Store")
+	}
+	mustKey(key)
+	for _, d := range deltas {
+		switch d.Type {
+		case Added, Updated, Replaced, Sync:
+			if err := applyObject(s, key, d.Object, isInInitialList, h); err != nil {
+				return err
+			}
+		case Deleted:
+			applyDeletion(s, key, d, h)
+		default:
+			return fmt.Errorf("typedqueue: key %v has a change of unknown type %q", key, d.Type)
+		}
+	}
+	return nil
+}
+
+func applyObject[K comparable, V any](s *Store[K, V], key K, obj V, isInInitialList bool, h Handler[K, V]) error {
+	own, err := s.key.of(obj)
+	if err != nil {
+		return err
+	}
+	if own != key {
+		return fmt.Errorf("typedqueue: the object of key %v has key %v in the Store", key, own)
+	}
+	old, existed, err := s.put(key, obj)
+	switch {
+	case err != nil:
+		return err
+	case existed && h.OnUpdate != nil:
+		h.OnUpdate(key, old, obj)
+	case !existed && h.OnAdd != nil:
+		h.OnAdd(key, obj, isInInitialList)
+	}
+	return nil
+}
+
+func applyDeletion[K comparable, V any](s *Store[K, V], key K, d Delta[V], h Handler[K, V]) {
+	stored, existed := s.take(key)
+	if !existed || h.OnDelete == nil {
+		return
+	}
+	if d.ObjectMissing {
+		d.Object = stored
+	}
+	h.OnDelete(key, d.Object, d.FinalStateUnknown)
+}

@@ -1,0 +1,446 @@
+package typedqueue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// ErrClosed is returned by a FIFO or DeltaFIFO that has been closed: by every write, and by
+// Pop once nothing is ready.
+var ErrClosed = errors.New("typedqueue: queue is closed")
+
+// Requeue returns an error with which a process function asks Pop to put back what it was
+// given. It is never nil, also if err is.
+func Requeue(err error) error { return &RequeueError{err} }
+
+// RequeueError is what Requeue returns. It may be wrapped.
+type RequeueError struct{ Err error }
+
+func (e *RequeueError) Error() string {
+	if e.Err == nil {
+		return "typedqueue: requeue"
+	}
+	return fmt.Sprintf("typedqueue: requeue: %v", e.Err)
+}
+
+// Unwrap returns the error that Requeue was called with.
+func (e *RequeueError) Unwrap() error { return e.Err }
+
+// line is what FIFO and DeltaFIFO share: keys in line, for each of which content of type C
+// accumulates until Pop hands it out, and the count of the initial list (F5).
+type line[K comparable, C, H any] struct {
+	core[K, content[C, H]]
+
+	begun   bool          // F5: a write has been accepted
+	initial int           // F5: how many entries are initial
+	synced  chan struct{} // closed once begun and none is initial, never before
+}
+
+// content is what hangs on the entry of one key.
+type content[C, H any] struct {
+	pending   C    // what Pop will hand out, while dirty
+	inHand    H    // while processing: what must be known of what has been handed out
+	initial   bool // of the first write, a Replace, and not settled yet (F5)
+	forgotten bool // while processing: deleted, or not listed by a Replace, meanwhile (F4)
+}
+
+func (l *line[K, C, H]) configure() {
+	l.keepsPlace = true
+	l.synced = make(chan struct{})
+}
+
+// markInitial counts e among the initial list.
+func (l *line[K, C, H]) markInitial(e *entry[K, content[C, H]]) {
+	if !e.acc.initial {
+		e.acc.initial = true
+		l.initial++
+	}
+}
+
+// settleInitial says that nothing of the initial list is left to do for e.
+func (l *line[K, C, H]) settleInitial(e *entry[K, content[C, H]]) {
+	if e.acc.initial {
+		e.acc.initial = false
+		l.initial--
+		l.checkSynced()
+	}
+}
+
+func (l *line[K, C, H]) checkSynced() {
+	if l.begun && l.initial == 0 && !l.hasSynced() {
+		close(l.synced)
+	}
+}
+
+func (l *line[K, C, H]) hasSynced() bool {
+	select {
+	case <-l.synced:
+		return true
+	default:
+		return false
+	}
+}
+
+// write calls change under the lock, unless the queue is closed. A change that returns
+// false was none, and does not begin the queue (F5).
+func (l *line[K, C, H]) write(change func() bool) error {
+	l.mustBeMade()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return ErrClosed
+	}
+	if change() {
+		l.begun = true
+		l.checkSynced()
+	} else {
+		l.merged++
+	}
+	return nil
+}
+
+// refuse returns what a write returns whose object is no good.
+func (l *line[K, C, H]) refuse(err error) error {
+	if l.IsClosed() {
+		return ErrClosed
+	}
+	return err
+}
+
+// mustBeMade panics if l belongs to a zero FIFO or DeltaFIFO.
+func (l *line[K, C, H]) mustBeMade() {
+	if l.synced == nil {
+		panic("typedqueue: zero FIFO or DeltaFIFO: it has no key function")
+	}
+}
+
+// find returns the entry of key, or nil.
+func (l *line[K, C, H]) find(key K) *entry[K, content[C, H]] {
+	return l.entries.find(hashUnchecked(key), key)
+}
+
+// enqueue makes e pending, with what has accumulated for it.
+func (l *line[K, C, H]) enqueue(e *entry[K, content[C, H]], pending C) {
+	e.acc.pending = pending
+	l.add(e, 0, 0)
+}
+
+// pop is Pop. Under the lock, hand is told what is handed out of an entry and returns what
+// the queue must know of it meanwhile, and putBack queues it again.
+func (l *line[K, C, H]) pop(
+	ctx context.Context,
+	hand func(C) H,
+	putBack func(*entry[K, content[C, H]], C),
+	process func(key K, c C, isInInitialList bool) error,
+) (C, error) {
+	var none C
+	l.mustBeMade()
+	mustContext(ctx)
+	if process == nil {
+		panic("typedqueue: nil process")
+	}
+	if err := ctx.Err(); err != nil {
+		return none, err
+	}
+	l.mu.Lock()
+	e, err := l.await(ctx, ErrClosed)
+	if err != nil {
+		l.mu.Unlock()
+		return none, err
+	}
+	key, c, initial := e.key, e.acc.pending, e.acc.initial
+	e.acc.pending, e.acc.inHand = none, hand(c)
+	l.mu.Unlock()
+
+	requeue := true // also if process panics or calls runtime.Goexit
+	defer func() { l.processed(e, c, requeue, putBack) }()
+	err = process(key, c, initial)
+	requeue = err != nil && asksRequeue(err)
+	return c, err
+}
+
+func asksRequeue(err error) bool {
+	var asked *RequeueError
+	return errors.As(err, &asked)
+}
+
+// processed ends the processing of e, for which process was given c.
+func (l *line[K, C, H]) processed(e *entry[K, content[C, H]], c C, requeue bool, putBack func(*entry[K, content[C, H]], C)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer func() { // also if putBack panics
+		if !requeue || e.acc.forgotten || !e.is(dirty) {
+			l.settleInitial(e)
+		}
+		var none H
+		e.acc.inHand, e.acc.forgotten = none, false
+		l.done(e, 0)
+	}()
+	if requeue {
+		putBack(e, c)
+	}
+}
+
+// HasSynced reports whether the initial list has been processed: false until the first
+// write that is accepted; from then on true, unless that was a Replace, when it becomes true
+// as soon as process has returned for the last of its keys and did not requeue it. Once
+// true, it stays true. Resync, and writes that change nothing, do not count as writes.
+func (l *line[K, C, H]) HasSynced() bool {
+	l.mustBeMade()
+	return l.hasSynced()
+}
+
+// Synced returns a channel that is closed at the moment HasSynced becomes true.
+func (l *line[K, C, H]) Synced() <-chan struct{} {
+	l.mustBeMade()
+	return l.synced
+}
+
+// Len returns how many keys are pending, those included that come after their processing.
+func (l *line[K, C, H]) Len() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.order.n
+}
+
+// ListKeys returns the pending keys, in line.
+func (l *line[K, C, H]) ListKeys() []K {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	keys := make([]K, 0, l.order.n)
+	for e := range l.order.all {
+		keys = append(keys, e.key)
+	}
+	return keys
+}
+
+// Close makes every write return ErrClosed and change nothing from now on. What is pending,
+// and what is put back, is still handed out; with nothing ready Pop returns ErrClosed, and
+// every Pop that waits wakes to see. It does not block, and may be called again.
+func (l *line[K, C, H]) Close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.shutDown()
+}
+
+// IsClosed reports whether Close has been called.
+func (l *line[K, C, H]) IsClosed() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.closed
+}
+
+// Stats returns the queue's gauges and counters. Ready leaves out what is pending behind its
+// own processing, which Len counts. A FIFO does not track time and nothing waits in it, so
+// those fields are 0.
+func (l *line[K, C, H]) Stats() Stats {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.stats()
+}
+
+// FIFO is a line of keys, each with its newest object, which is handed out once. It is
+// client-go's cache.FIFO with the consumer outside the lock: producers never wait for one,
+// several may Pop at once, and no key is in two hands.
+//
+// All methods may be called from any goroutine, but not from the key function. A FIFO is
+// made by NewFIFO; the zero FIFO has no key function, and panics. A key from the key
+// function that is not equal to itself, or cannot be hashed, is a KeyError; one that is
+// passed directly panics. Methods take O(1) time, amortised, unless they say otherwise.
+type FIFO[K comparable, V any] struct {
+	line[K, V, struct{}]
+	key KeyFunc[K, V]
+}
+
+var _ ReflectorStore[int] = (*FIFO[int, int])(nil)
+
+// NewFIFO returns an empty FIFO whose objects have the keys that key returns. It panics if
+// key is nil.
+func NewFIFO[K comparable, V any](key KeyFunc[K, V]) *FIFO[K, V] {
+	if key == nil {
+		panic("typedqueue: nil key function")
+	}
+	q := &FIFO[K, V]{key: key}
+	q.configure()
+	return q
+}
+
+// Add makes obj what is pending for its key. A pending key keeps its place in line; any
+// other goes to the tail. It returns a KeyError if obj has no key, and ErrClosed after
+// Close; then nothing has changed. It never blocks.
+func (q *FIFO[K, V]) Add(obj V) error {
+	q.mustBeMade()
+	key, err := q.key.of(obj)
+	if err != nil {
+		return q.refuse(err)
+	}
+	hash := hashUnchecked(key)
+	return q.write(func() bool {
+		q.enqueue(q.need(hash, key), obj)
+		return true
+	})
+}
+
+// Update is Add.
+func (q *FIFO[K, V]) Update(obj V) error { return q.Add(obj) }
+
+// AddIfNotPresent is Add, unless something is pending for the key: then it changes nothing.
+func (q *FIFO[K, V]) AddIfNotPresent(obj V) error {
+	q.mustBeMade()
+	key, err := q.key.of(obj)
+	if err != nil {
+		return q.refuse(err)
+	}
+	hash := hashUnchecked(key)
+	return q.write(func() bool {
+		e := q.need(hash, key)
+		if e.is(dirty) {
+			return false
+		}
+		q.enqueue(e, obj)
+		return true
+	})
+}
+
+// Delete forgets what is pending for the key of obj, which need not be the pending object.
+// If the key is being processed, a requeue will not put it back. Errors are those of Add.
+func (q *FIFO[K, V]) Delete(obj V) error {
+	q.mustBeMade()
+	key, err := q.key.of(obj)
+	if err != nil {
+		return q.refuse(err)
+	}
+	return q.DeleteKey(key)
+}
+
+// DeleteKey is Delete by key. A key that cannot be one panics.
+func (q *FIFO[K, V]) DeleteKey(key K) error {
+	mustKey(key)
+	return q.write(func() bool {
+		e := q.find(key)
+		if e == nil {
+			return false
+		}
+		q.forget(e)
+		return true
+	})
+}
+
+// forget drops what is pending for e.
+func (q *FIFO[K, V]) forget(e *entry[K, content[V, struct{}]]) {
+	e.acc.pending = *new(V)
+	if e.is(processing) {
+		e.acc.forgotten = true
+	} else {
+		q.settleInitial(e)
+	}
+	q.cancel(e)
+}
+
+// Replace forgets all that is pending, and makes the objects of list pending in its order;
+// of several with one key the last counts, at the place of the first. It is all or nothing:
+// if an object has no key it returns a KeyError and changes nothing. O(n) for n keys pending
+// or listed. The list is not kept.
+func (q *FIFO[K, V]) Replace(list []V) error {
+	q.mustBeMade()
+	index := make(map[K]int, len(list)) // in objs
+	objs := make([]V, 0, len(list))
+	keys := make([]K, 0, len(list))
+	for _, obj := range list {
+		key, err := q.key.of(obj)
+		if err != nil {
+			return q.refuse(err)
+		}
+		if i, ok := index[key]; ok {
+			objs[i] = obj
+			continue
+		}
+		index[key] = len(objs)
+		objs, keys = append(objs, obj), append(keys, key)
+	}
+	return q.write(func() bool {
+		for _, e := range slices.Collect(q.entries.all) {
+			if _, listed := index[e.key]; !listed {
+				q.forget(e)
+			}
+		}
+		for i, key := range keys {
+			e := q.need(hashUnchecked(key), key)
+			if e.is(dirty) {
+				q.order.remove(e)
+				q.order.push(e)
+			}
+			q.enqueue(e, objs[i])
+			if !q.begun {
+				q.markInitial(e)
+			}
+		}
+		return true
+	})
+}
+
+// Resync does nothing, but for ErrClosed after Close: what is in a FIFO is pending already.
+func (q *FIFO[K, V]) Resync() error {
+	if q.IsClosed() {
+		return ErrClosed
+	}
+	return nil
+}
+
+// Get returns what is pending for the key of obj. It returns a KeyError if obj has none.
+func (q *FIFO[K, V]) Get(obj V) (pending V, ok bool, err error) {
+	q.mustBeMade()
+	key, err := q.key.of(obj)
+	if err != nil {
+		return pending, false, err
+	}
+	pending, ok = q.GetByKey(key)
+	return pending, ok, nil
+}
+
+// GetByKey returns what is pending for key. A key that cannot be one panics.
+func (q *FIFO[K, V]) GetByKey(key K) (pending V, ok bool) {
+	mustKey(key)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if e := q.find(key); e != nil && e.is(dirty) {
+		return e.acc.pending, true
+	}
+	return pending, false
+}
+
+// List returns the pending objects, in line. O(n).
+func (q *FIFO[K, V]) List() []V {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	objs := make([]V, 0, q.order.n)
+	for e := range q.order.all {
+		objs = append(objs, e.acc.pending)
+	}
+	return objs
+}
+
+// Pop blocks until a key is ready, calls process with it and its object, and returns that
+// object with process's error. It returns ctx's error once ctx is done, and ErrClosed once
+// the queue is closed and nothing is ready, without having taken anything.
+//
+// process runs in the caller's goroutine with no lock held: it may call the queue. While it
+// runs the key is not handed out again; an object that comes for it waits. If process
+// returns an error made by Requeue, panics, or calls runtime.Goexit, the object goes back
+// to the tail of the line, unless a newer one is pending, or the key has been deleted or
+// left out by a Replace meanwhile. Any other error is just returned. isInInitialList tells
+// whether HasSynced waits for this key. A nil ctx or process panics.
+func (q *FIFO[K, V]) Pop(ctx context.Context, process func(key K, obj V, isInInitialList bool) error) (V, error) {
+	return q.pop(ctx, nothingInHand, q.putBack, process)
+}
+
+func nothingInHand[V any](V) struct{} { return struct{}{} }
+
+// putBack queues obj, which process did not want, again (F4).
+func (q *FIFO[K, V]) putBack(e *entry[K, content[V, struct{}]], obj V) {
+	if !e.is(dirty) && !e.acc.forgotten {
+		q.enqueue(e, obj)
+	}
+}

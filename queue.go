@@ -1,0 +1,735 @@
+package typedqueue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"sync"
+	"time"
+)
+
+// entry is all that a queue knows about one key. There is at most one per key, and
+// everything hangs on it: a key is hashed once per call, and no two places can disagree.
+type entry[K comparable, A any] struct {
+	key   K
+	acc   A            // what has accumulated for the key; nothing in a Queue
+	chain *entry[K, A] // the next in its bucket of the table
+
+	next, prev *entry[K, A] // its neighbours in core.order or core.held
+	priority   int          // while dirty: what it has, or will have, in the order
+	handed     int          // while processing: what it had when it was handed out
+	since      int64        // when it became ready or was handed out, if the queue tracks time
+	place      int32        // while waiting: its index in core.waits
+	hash       uint32
+	marks      marks
+}
+
+// marks are the sets that an entry belongs to. One without any is not in the table.
+type marks uint8
+
+const (
+	dirty      marks = 1 << iota // must be processed: now, or after Done if processing too
+	processing                   // handed out, not yet Done
+	waiting                      // due later
+	limited                      // waiting, an AddRateLimited among the reasons (R4)
+)
+
+func (e *entry[K, A]) is(m marks) bool { return e.marks&m != 0 }
+
+// core is the machine inside every queue here: the dirty, processing and waiting sets
+// over one table of entries, and the order in which they are handed out. Its methods
+// need mu held, unless they say otherwise. It knows no clock: the time comes in as an
+// argument, and is used only to tell ages.
+type core[K comparable, A any] struct {
+	mu sync.Mutex // guards everything below
+
+	entries table[K, A]     // E1: an entry is in the table exactly while it has a mark
+	order   order[K, A]     // E2: the dirty that are not processing; if keepsPlace, all the dirty
+	held    list[K, A]      // E3: the processing that are not in order, longest held first
+	waits   heap[due[K, A]] // E4: the waiting, soonest first; equal times first in, first out (T3)
+	passed  int             // E5: how many entries in order are processing, so not ready
+
+	// keepsPlace is how a FIFO's line differs from a work queue's: a key that is added
+	// while in processing takes its place in order at once and get passes over it (F1,
+	// D1), where a work queue puts it at the tail at its Done (Q4).
+	keepsPlace bool
+
+	closed  bool          // Q6: once true, always true; then nothing is waiting (T5)
+	getters sleepers      // Q8: the getters that found nothing ready
+	drains  chan struct{} // Q7: closed when idle, or to release the drainers; nil if none waits
+
+	timer *time.Timer // E6: runs whenever something waits, for its due time or earlier
+	alarm int64       // when the timer fires; stopped if it does not run
+	seq   uint64      // the last number given out in waits
+
+	adds, merged, retries, dropped, strays uint64 // see Stats
+}
+
+// due is a place in the delay heap.
+type due[K comparable, A any] struct {
+	at       int64
+	seq      uint64
+	priority int
+	e        *entry[K, A]
+}
+
+func (d due[K, A]) before(o due[K, A]) bool {
+	return d.at < o.at || d.at == o.at && d.seq < o.seq
+}
+
+func (d due[K, A]) moved(to int) { d.e.place = int32(to) }
+
+// need returns the entry of key, a new one if there is none.
+func (c *core[K, A]) need(hash uint32, key K) *entry[K, A] {
+	if e := c.entries.find(hash, key); e != nil {
+		return e
+	}
+	return c.entries.insert(hash, key)
+}
+
+// add makes e dirty: ready, or to become ready at its Done (Q4). It ends a wait of e, so
+// that e is not processed twice for one reason (T2), and reports whether anything
+// changed.
+func (c *core[K, A]) add(e *entry[K, A], priority int, now int64) (changed bool) {
+	if e.is(waiting) {
+		priority = max(priority, c.endWait(e)) // T7
+		changed = true
+	}
+	switch {
+	case !e.is(dirty):
+		e.marks |= dirty
+		e.priority = priority
+		c.adds++
+		c.lineUp(e, now)
+		return true
+	case priority > e.priority:
+		c.raise(e, priority)
+		return true
+	}
+	return changed
+}
+
+// lineUp gives e, which has just become dirty, its place in the order, unless a Done
+// will.
+func (c *core[K, A]) lineUp(e *entry[K, A], now int64) {
+	switch {
+	case !e.is(processing):
+		e.since = now
+		c.order.push(e)
+		c.wake()
+	case c.keepsPlace:
+		c.held.remove(e)
+		c.order.push(e)
+		c.passed++
+	}
+}
+
+// raise lifts the dirty e to a higher priority, at whose end it lines up anew (Q1).
+func (c *core[K, A]) raise(e *entry[K, A], priority int) {
+	inOrder := !e.is(processing) || c.keepsPlace
+	if inOrder {
+		c.order.remove(e)
+	}
+	e.priority = priority
+	if inOrder {
+		c.order.push(e)
+	}
+}
+
+// ready returns how many entries can be handed out.
+func (c *core[K, A]) ready() int { return c.order.n - c.passed }
+
+// get hands out the first ready entry; there must be one. It hashes nothing.
+func (c *core[K, A]) get() *entry[K, A] {
+	e := c.order.front()
+	for e.is(processing) {
+		e = e.next // keepsPlace knows one priority, so the line is one list
+	}
+	c.order.remove(e)
+	c.held.push(e)
+	e.marks ^= dirty | processing
+	e.handed = e.priority
+	return e
+}
+
+// done ends the processing of e. If e is dirty, it is ready from now on.
+func (c *core[K, A]) done(e *entry[K, A], now int64) {
+	e.marks &^= processing
+	switch {
+	case !e.is(dirty):
+		c.held.remove(e)
+		c.release(e)
+	case c.keepsPlace:
+		c.passed-- // it stands in order already
+		c.wake()
+	default:
+		c.held.remove(e)
+		c.lineUp(e, now)
+	}
+	c.settle()
+}
+
+// cancel takes e out of dirty and waiting. It reports whether e was in either.
+func (c *core[K, A]) cancel(e *entry[K, A]) bool {
+	if !e.is(dirty | waiting) {
+		return false
+	}
+	if e.is(waiting) {
+		c.endWait(e)
+	}
+	if e.is(dirty) {
+		e.marks &^= dirty
+		switch {
+		case !e.is(processing):
+			c.order.remove(e)
+		case c.keepsPlace:
+			c.order.remove(e)
+			c.passed--
+			c.held.push(e)
+		}
+	}
+	c.release(e)
+	c.settle()
+	return true
+}
+
+// release drops e from the table if it has no mark left (E1).
+func (c *core[K, A]) release(e *entry[K, A]) {
+	if e.marks == 0 {
+		c.entries.remove(e)
+	}
+}
+
+// wait marks e waiting until at. Of several calls the earliest time wins (T1), and the
+// highest priority (T7). It reports whether anything changed; the caller sets the alarm.
+func (c *core[K, A]) wait(e *entry[K, A], at int64, priority int) (changed bool) {
+	if !e.is(waiting) {
+		e.marks |= waiting
+		c.seq++
+		c.waits.push(due[K, A]{at, c.seq, priority, e})
+		return true
+	}
+	d := c.waits.items[e.place]
+	if at < d.at {
+		c.seq++
+		d.at, d.seq = at, c.seq
+		changed = true
+	}
+	if priority > d.priority {
+		d.priority = priority
+		changed = true
+	}
+	if changed {
+		c.waits.set(int(e.place), d)
+	}
+	return changed
+}
+
+// endWait takes e out of waiting and returns the priority that it waited with. The
+// caller gives e another mark, or releases it.
+func (c *core[K, A]) endWait(e *entry[K, A]) (priority int) {
+	d := c.waits.remove(int(e.place))
+	e.marks &^= waiting | limited
+	if c.waits.len() == 0 {
+		c.disarm()
+	}
+	return d.priority
+}
+
+// dueBy makes ready, or dirty, what waits until now or earlier.
+func (c *core[K, A]) dueBy(now int64) {
+	for c.waits.len() > 0 && c.waits.top().at <= now {
+		c.add(c.waits.top().e, math.MinInt, now)
+	}
+}
+
+// disarm stops the timer, because nothing waits.
+func (c *core[K, A]) disarm() {
+	if c.alarm != stopped {
+		c.timer.Stop()
+		c.alarm = stopped
+	}
+}
+
+// stopped is the alarm of a timer that does not run.
+const stopped int64 = 0
+
+// shutDown closes the queue: nothing is accepted any more, what waits is dropped (T5),
+// and every getter wakes.
+func (c *core[K, A]) shutDown() {
+	if c.closed {
+		return
+	}
+	c.closed = true
+	c.dropped += uint64(c.waits.len())
+	for _, d := range c.waits.items {
+		d.e.marks &^= waiting | limited
+		c.release(d.e)
+	}
+	c.waits = heap[due[K, A]]{}
+	c.disarm()
+	c.getters.wakeAll()
+}
+
+// idle reports whether nothing is ready and nothing is processing.
+func (c *core[K, A]) idle() bool { return c.order.n == 0 && c.held.n == 0 }
+
+// settle tells the drainers once the queue is idle.
+func (c *core[K, A]) settle() {
+	if c.drains != nil && c.idle() {
+		c.releaseDrains()
+	}
+}
+
+func (c *core[K, A]) releaseDrains() {
+	if c.drains != nil {
+		close(c.drains)
+		c.drains = nil
+	}
+}
+
+// await returns the entry that it hands out, as soon as one is ready; before that it
+// fails with ctx's error once ctx is done, and with atEnd once the queue is closed. A nil
+// ctx is never done. mu is given up while it sleeps, and held again when it returns.
+func (c *core[K, A]) await(ctx context.Context, atEnd error) (*entry[K, A], error) {
+	for c.ready() == 0 {
+		if c.closed {
+			return nil, atEnd
+		}
+		if err := c.sleep(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return c.get(), nil
+}
+
+// sleep gives mu up until somebody wakes the caller or ctx is done; then it returns
+// ctx's error, having passed on a wake-up that came all the same (Q8).
+func (c *core[K, A]) sleep(ctx context.Context) error {
+	s := c.getters.enter()
+	c.mu.Unlock()
+	var err error
+	if ctx == nil {
+		<-s.wake
+	} else {
+		select {
+		case <-s.wake:
+		case <-ctx.Done():
+		}
+		err = ctx.Err()
+	}
+	c.mu.Lock()
+	c.getters.leave(s)
+	if err != nil {
+		c.wake()
+	}
+	return err
+}
+
+// wake wakes sleeping getters until there is one on its way for each ready entry (Q8).
+func (c *core[K, A]) wake() {
+	for c.getters.first != nil && c.getters.woken < c.ready() {
+		c.getters.wakeOne()
+	}
+}
+
+// sleepers are getters that wait for a wake-up, longest asleep first. Each has a channel
+// of its own, so that one can give up without waking the rest.
+type sleepers struct {
+	// Q8: if a getter sleeps (is in this list), then woken >= core.ready. A woken getter
+	// counts until it holds core.mu again, and then takes an entry, sleeps anew, or, if
+	// its context is done, calls wake for another.
+	first, last *sleeper
+	woken       int
+
+	spare  *sleeper // used before, linked by next; at most spareSleepers
+	spares int
+}
+
+type sleeper struct {
+	wake       chan struct{} // holds the one wake-up that a sleeper gets
+	asleep     bool          // it is in the list
+	next, prev *sleeper
+}
+
+const spareSleepers = 64
+
+func (l *sleepers) enter() *sleeper {
+	s := l.spare
+	if s == nil {
+		s = &sleeper{wake: make(chan struct{}, 1)}
+	} else {
+		l.spare, s.next = s.next, nil
+		l.spares--
+	}
+	s.asleep = true
+	s.prev = l.last
+	if l.last == nil {
+		l.first = s
+	} else {
+		l.last.next = s
+	}
+	l.last = s
+	return s
+}
+
+func (l *sleepers) unlink(s *sleeper) {
+	if s.prev == nil {
+		l.first = s.next
+	} else {
+		s.prev.next = s.next
+	}
+	if s.next == nil {
+		l.last = s.prev
+	} else {
+		s.next.prev = s.prev
+	}
+	s.next, s.prev, s.asleep = nil, nil, false
+}
+
+func (l *sleepers) wakeOne() {
+	s := l.first
+	l.unlink(s)
+	l.woken++
+	s.wake <- struct{}{}
+}
+
+func (l *sleepers) wakeAll() {
+	for l.first != nil {
+		l.wakeOne()
+	}
+}
+
+// leave is called by s itself, woken or having given up.
+func (l *sleepers) leave(s *sleeper) {
+	if s.asleep {
+		l.unlink(s)
+	} else {
+		l.woken--
+		select {
+		case <-s.wake: // it gave up just before the wake-up came
+		default:
+		}
+	}
+	if l.spares < spareSleepers {
+		l.spare, s.next = s, l.spare
+		l.spares++
+	}
+}
+
+// ErrShutDown is returned where there is nothing to hand out any more, because the queue
+// has been shut down.
+var ErrShutDown = errors.New("typedqueue: queue is shut down")
+
+// Options are the optional parts of a work queue. The zero value is the default.
+type Options struct {
+	// Metrics are called as items pass. Gauges and counters are not among them: they are
+	// pulled with Stats when somebody looks.
+	Metrics Metrics
+
+	// TrackTime makes Stats and Snapshot tell ages, at the cost of reading the clock when
+	// an item becomes ready, is handed out and is done. Metrics imply it. Without it no
+	// clock is read for that, and ages are 0.
+	TrackTime bool
+}
+
+// Queue is a work queue of keys: it hands each item to one worker at a time, once for
+// all the times that it was added meanwhile. An item is dirty from Add until it is
+// handed out, and processing from then until Done; added while processing, it is handed
+// out once more after Done. It is client-go's workqueue.TypedInterface, and more.
+//
+// All methods may be called from any goroutine, at any time, also after ShutDown. The
+// zero Queue is ready to use; a Queue must not be copied after first use. An item that
+// is not equal to itself (NaN), or whose dynamic type cannot be hashed, panics in the
+// caller that passes it, to whatever method, before anything changed; client-go keeps
+// the former for ever and dies of the latter. Methods take O(1) time, amortised, unless
+// they say otherwise; with p priorities other than 0 in use at once, O(log p).
+type Queue[T comparable] struct{ queue[T] }
+
+// NewQueue returns an empty Queue.
+func NewQueue[T comparable](opts Options) *Queue[T] {
+	q := new(Queue[T])
+	q.configure(opts)
+	return q
+}
+
+// queue holds the methods that all work queues have.
+type queue[T comparable] struct {
+	core[T, struct{}]
+	metrics Metrics // set before first use, then constant
+	tracks  bool    // as above
+}
+
+func (q *queue[T]) configure(opts Options) {
+	q.metrics = opts.Metrics
+	q.tracks = opts.TrackTime || opts.Metrics.Waited != nil || opts.Metrics.Worked != nil
+}
+
+// now returns the time if anybody wants to know ages.
+func (q *queue[T]) now() int64 {
+	if !q.tracks {
+		return 0
+	}
+	return clock()
+}
+
+// Add makes item ready to be handed out, after all others of priority 0. If it is ready
+// already it keeps its place; if it is processing it becomes ready at its Done; if it
+// waits, the wait is over. It never blocks. After ShutDown it does nothing.
+func (q *queue[T]) Add(item T) { q.AddWithPriority(item, 0) }
+
+// AddWithPriority is Add with a priority: ready items come out highest priority first,
+// oldest first within one. A ready item that is added with a higher priority moves to the
+// end of that priority; with a lower one nothing changes. An item that is processing
+// becomes ready with the highest priority asked for meanwhile.
+func (q *queue[T]) AddWithPriority(item T, priority int) {
+	hash, now := hashOf(item), q.now()
+	q.mu.Lock()
+	if !q.closed {
+		q.count(q.add(q.need(hash, item), priority, now))
+	}
+	q.mu.Unlock()
+}
+
+// AddAll is Add for each of items, in order, in one step: no getter sees a part of them.
+// The slice is not kept. If any item panics, none has been added.
+func (q *queue[T]) AddAll(items ...T) {
+	for _, item := range items {
+		mustKey(item)
+	}
+	now := q.now()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return
+	}
+	q.entries.reserve(len(items))
+	for _, item := range items {
+		q.count(q.add(q.need(hashUnchecked(item), item), 0, now))
+	}
+}
+
+// count counts a call that changed nothing.
+func (q *queue[T]) count(changed bool) {
+	if !changed {
+		q.merged++
+	}
+}
+
+// Get blocks until an item is ready, and hands it out: nobody else gets it until the
+// caller has called Done with it. It reports shutdown, with the zero item, once the queue
+// has been shut down and nothing is ready. What another worker's Done makes ready after
+// that is for that worker to get. The result is client-go's, on purpose; in new code
+// Consume, Run or GetContext read better.
+func (q *queue[T]) Get() (item T, shutdown bool) {
+	item, _, err := q.get(nil)
+	return item, err != nil
+}
+
+// GetWithPriority is Get and tells the priority that the item had.
+func (q *queue[T]) GetWithPriority() (item T, priority int, shutdown bool) {
+	item, priority, err := q.get(nil)
+	return item, priority, err != nil
+}
+
+// GetContext is Get with a way out: it returns ctx's error once ctx is done, having taken
+// nothing, and ErrShutDown where Get reports shutdown. A nil ctx panics.
+func (q *queue[T]) GetContext(ctx context.Context) (T, error) {
+	mustContext(ctx)
+	item, _, err := q.get(ctx)
+	return item, err
+}
+
+// TryGet is Get that does not block: ok is false if nothing is ready.
+func (q *queue[T]) TryGet() (item T, ok bool) {
+	q.mu.Lock()
+	if q.ready() == 0 {
+		q.mu.Unlock()
+		return item, false
+	}
+	item, _ = q.handOut(q.core.get())
+	return item, true
+}
+
+// get is GetContext with a priority; a nil ctx is never done.
+func (q *queue[T]) get(ctx context.Context) (item T, priority int, err error) {
+	if ctx != nil && ctx.Err() != nil {
+		return item, 0, ctx.Err()
+	}
+	q.mu.Lock()
+	e, err := q.await(ctx, ErrShutDown)
+	if err != nil {
+		q.mu.Unlock()
+		return item, 0, err
+	}
+	item, priority = q.handOut(e)
+	return item, priority, nil
+}
+
+// handOut returns what a getter wants to know of e, which get has just returned. It
+// unlocks mu.
+func (q *queue[T]) handOut(e *entry[T, struct{}]) (item T, priority int) {
+	item, priority = e.key, e.handed
+	if !q.tracks {
+		q.mu.Unlock()
+		return item, priority
+	}
+	readyAt := e.since
+	e.since = clock()
+	waited := e.since - readyAt
+	q.mu.Unlock()
+	if q.metrics.Waited != nil {
+		q.metrics.Waited(time.Duration(waited))
+	}
+	return item, priority
+}
+
+// Done says that the caller has processed item, which a getter handed out. If item was
+// added meanwhile it is ready now. Done of an item that is not processing changes nothing
+// and is counted in Stats.StrayDones, where client-go queues the item a second time. Done
+// goes by value: a second Done of an item that another worker has got meanwhile ends that
+// worker's hold. It never blocks.
+func (q *queue[T]) Done(item T) {
+	mustKey(item)
+	now := q.now()
+	q.mu.Lock()
+	e := q.findHeld(item)
+	if e == nil {
+		q.strays++
+		q.mu.Unlock()
+		return
+	}
+	worked := now - e.since
+	q.done(e, now)
+	q.mu.Unlock()
+	if q.metrics.Worked != nil {
+		q.metrics.Worked(time.Duration(worked))
+	}
+}
+
+// findHeld returns the entry of an item that is processing, or nil.
+func (q *queue[T]) findHeld(item T) *entry[T, struct{}] {
+	const few = 8 // so many comparisons are cheaper than a hash and a look-up
+	e := q.held.first
+	for range few {
+		if e == nil || e.key == item {
+			return e
+		}
+		e = e.next
+	}
+	if e = q.entries.find(hashUnchecked(item), item); e == nil || !e.is(processing) {
+		return nil
+	}
+	return e
+}
+
+// Consume returns an iterator for a worker's loop: it gets one item after another until
+// ctx is done, or the queue is shut down and has nothing ready. Done is called for each
+// item after the loop body, also if the body breaks, panics or calls runtime.Goexit. Any
+// number of goroutines may consume at once. A nil ctx panics.
+//
+//	for key := range q.Consume(ctx) {
+//		process(key)
+//	}
+func (q *queue[T]) Consume(ctx context.Context) iter.Seq[T] {
+	mustContext(ctx)
+	return func(yield func(T) bool) {
+		for {
+			item, _, err := q.get(ctx)
+			if err != nil || !q.yieldOne(item, yield) {
+				return
+			}
+		}
+	}
+}
+
+func (q *queue[T]) yieldOne(item T, yield func(T) bool) bool {
+	defer q.Done(item)
+	return yield(item)
+}
+
+// Cancel takes item back, in one step, from being ready, from being due to run again after
+// Done, and from waiting. It reports whether there was anything to take back. An item that
+// is processing stays so. It works after ShutDown too.
+func (q *queue[T]) Cancel(item T) bool {
+	hash := hashOf(item)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	e := q.entries.find(hash, item)
+	return e != nil && q.cancel(e)
+}
+
+// Len returns how many items are ready. Those that wait, or are processing, do not count.
+func (q *queue[T]) Len() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.ready()
+}
+
+// ShutDown makes the queue accept nothing more, and drops what waits. What is ready, and
+// what Done makes ready again, is still handed out; then every getter, and every later
+// one, is told of the shutdown. ShutDown releases those who wait in ShutDownWithDrain and
+// Drain. It does not block, and may be called again at any time.
+func (q *queue[T]) ShutDown() {
+	q.mu.Lock()
+	q.shutDown()
+	q.releaseDrains()
+	q.mu.Unlock()
+}
+
+// ShutDownWithDrain is ShutDown that blocks until nothing is ready and nothing is
+// processing, or until somebody calls ShutDown. Workers must go on getting items, and
+// call Done for each. It may be called several times, at once and after ShutDown, and
+// every call returns; in client-go one of two may hang, and it does not wait for what is
+// ready.
+func (q *queue[T]) ShutDownWithDrain() {
+	_ = q.Drain(context.Background()) // released by ShutDown or not: there is nothing to add
+}
+
+// Drain is ShutDownWithDrain with a way out. It returns nil once nothing is ready and
+// nothing is processing. Otherwise it returns ctx's error once ctx is done, or ErrShutDown
+// if ShutDown released it, wrapped with how many items are left. The queue is shut down in
+// any case. A nil ctx panics.
+func (q *queue[T]) Drain(ctx context.Context) error {
+	mustContext(ctx)
+	q.mu.Lock()
+	q.shutDown()
+	if q.idle() {
+		q.mu.Unlock()
+		return nil
+	}
+	if q.drains == nil {
+		q.drains = make(chan struct{})
+	}
+	drains := q.drains
+	q.mu.Unlock()
+
+	err := ErrShutDown
+	select {
+	case <-drains:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.idle() {
+		return nil
+	}
+	return fmt.Errorf("%w: %d items are ready and %d processing", err, q.ready(), q.processing())
+}
+
+// ShuttingDown reports whether ShutDown, ShutDownWithDrain or Drain has been called.
+func (q *queue[T]) ShuttingDown() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.closed
+}
+
+// mustContext panics if ctx is nil.
+func mustContext(ctx context.Context) {
+	if ctx == nil {
+		panic("typedqueue: nil context")
+	}
+}
