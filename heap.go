@@ -13,9 +13,6 @@ type element[E any] interface {
 	moved(to int) // the element's index in the heap from now on; -1 when it has left
 }
 
-// heapKeep is the capacity that a heap keeps however empty it gets.
-const heapKeep = 64
-
 func (h *heap[E]) len() int { return len(h.items) }
 
 // top returns the least element. It panics if h is empty: callers look at len under the
@@ -54,7 +51,7 @@ func (h *heap[E]) remove(i int) E {
 		h.fix(i)
 	}
 	x.moved(-1)
-	if c := cap(h.items); c > heapKeep && last < c/4 {
+	if c := cap(h.items); c > keepCap && last < c/4 {
 		h.items = append(make([]E, 0, c/2), h.items...)
 	}
 	return x

@@ -2,7 +2,6 @@ package typedqueue
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 )
 
@@ -47,7 +46,7 @@ type order[K comparable, A any] struct {
 	n      int
 	plain  list[K, A]           // O1: the entries of priority 0
 	levels map[int]*level[K, A] // O1: those of each other priority; up to levelKeep may be empty
-	peak   int                  // the most levels since that map was made
+	peak   int                  // not less than len(levels); see trimmed
 	open   heap[*level[K, A]]   // O2: the levels that are not empty, the highest on top
 }
 
@@ -60,7 +59,7 @@ type level[K comparable, A any] struct {
 
 // levelKeep is how many priorities an order remembers when they have no entry, so that a
 // steady few of them cost no allocation.
-const levelKeep = 64
+const levelKeep = keepCap
 
 func (l *level[K, A]) before(other *level[K, A]) bool { return l.priority > other.priority }
 func (l *level[K, A]) moved(to int)                   { l.place = to }
@@ -112,9 +111,7 @@ func (o *order[K, A]) remove(e *entry[K, A]) {
 	o.open.remove(l.place)
 	if len(o.levels) > levelKeep {
 		delete(o.levels, l.priority)
-		if len(o.levels) < o.peak/8 { // a map does not shrink by itself
-			o.levels, o.peak = maps.Clone(o.levels), len(o.levels)
-		}
+		o.levels = trimmed(o.levels, &o.peak)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -31,7 +30,7 @@ type RateLimiter[T comparable] interface {
 type failures[T comparable] struct {
 	mu     sync.Mutex // guards everything below
 	counts map[T]int  // never holds a 0
-	peak   int        // the most items since the map was made
+	peak   int        // not less than len(counts); see trimmed
 }
 
 // next counts a failure and returns how many came before.
@@ -55,9 +54,7 @@ func (f *failures[T]) Forget(item T) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.counts, item)
-	if f.peak > 1000 && len(f.counts) < f.peak/8 { // a map does not shrink by itself
-		f.counts, f.peak = maps.Clone(f.counts), len(f.counts)
-	}
+	f.counts = trimmed(f.counts, &f.peak)
 }
 
 // NumRequeues returns how often When was called for item since it was forgotten. An item

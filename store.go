@@ -123,8 +123,8 @@ var _ ReflectorStore[struct{}] = (*Store[string, struct{}])(nil)
 // Index, as that would wait for itself. Readers never wait for a caller's function.
 //
 // Nothing is in order, neither lists nor what iterates. Reading or writing one object
-// takes O(1), plus O(1) for each of its index values in a write. What a burst of objects
-// took is given back, one step of the way at a time, as they are deleted.
+// takes O(1), plus O(1) for each of its index values in a write. A deleted object is not kept
+// alive, and the memory of a burst is given back as its objects are deleted.
 //
 // A Store comes from NewStore. The zero Store is empty: reading by key finds nothing, and
 // whatever would need the key function panics. A Store must not be copied.
@@ -510,7 +510,10 @@ func (x *Index[I, K, V]) removeLocked(r *record[K, V]) { x.catalog.remove(r) }
 
 func (x *Index[I, K, V]) rebuild(records []*record[K, V]) (publishLocked func(), err error) {
 	defer x.dropStaged()
-	fresh := catalog[I, K, V]{places: make([][]place[I, K, V], 0, len(records)), postings: map[I]*posting[I, K, V]{}}
+	fresh := catalog[I, K, V]{
+		cards:    make([][]place[I, K, V], 0, len(records)),
+		postings: map[I]*posting[I, K, V]{},
+	}
 	for _, r := range records {
 		if err := x.stage(r.obj); err != nil {
 			return nil, err
@@ -518,133 +521,4 @@ func (x *Index[I, K, V]) rebuild(records []*record[K, V]) (publishLocked func(),
 		fresh.file(r, x.staged)
 	}
 	return func() { x.catalog = fresh }, nil
-}
-
-// catalog is the contents of an Index: which records have which values. A record and a
-// posting point to each other and each knows its place in the other, so that taking a record
-// out of a posting of any size costs O(1) and hashes nothing.
-type catalog[I comparable, K comparable, V any] struct {
-	// places[r.at] is where record r is filed, at each of its values once, in the order of
-	// the index function. I1: as long as the records of the Store. I2: what a place names
-	// is a member that names the record and this place. (S2: these are the remembered
-	// values.)
-	places [][]place[I, K, V]
-
-	// I3: each posting is under its own value, and has members (S3). I4: there are as many
-	// members as places, so with I2 none is stale, and none is there twice.
-	postings map[I]*posting[I, K, V]
-	peak     int // I5: not less than len(postings); see trimmed.
-}
-
-// posting is all the records with one index value.
-type posting[I comparable, K comparable, V any] struct {
-	value   I
-	members []member[K, V]
-}
-
-// member is a record in a posting: there because of the nth of the record's places.
-type member[K comparable, V any] struct {
-	record *record[K, V]
-	nth    int
-}
-
-// place is a posting that a record is in: as members[i].
-type place[I comparable, K comparable, V any] struct {
-	posting *posting[I, K, V]
-	i       int
-}
-
-func (c *catalog[I, K, V]) members(value I) []member[K, V] {
-	if p := c.postings[value]; p != nil {
-		return p.members
-	}
-	return nil
-}
-
-// file puts r at values, which holds nothing twice, and nowhere else. A new r has to be the
-// last of the records. Where the nth value is what it was, nothing moves.
-func (c *catalog[I, K, V]) file(r *record[K, V], values []I) {
-	if r.at == len(c.places) {
-		c.places = append(c.places, nil)
-	}
-	places := c.places[r.at]
-	if more := len(values) - len(places); more > 0 {
-		places = append(places, make([]place[I, K, V], more)...)
-		c.places[r.at] = places
-	}
-	for n, pl := range places {
-		if n < len(values) && pl.posting != nil && pl.posting.value == values[n] {
-			continue
-		}
-		if pl.posting != nil {
-			c.leave(pl)
-			places[n] = place[I, K, V]{}
-		}
-		if n < len(values) {
-			places[n] = c.join(values[n], member[K, V]{r, n})
-		}
-	}
-	c.places[r.at] = places[:len(values)]
-}
-
-// join adds m to the posting of value.
-func (c *catalog[I, K, V]) join(value I, m member[K, V]) place[I, K, V] {
-	p := c.postings[value]
-	if p == nil {
-		p = &posting[I, K, V]{value: value}
-		c.postings[value] = p
-		c.peak = max(c.peak, len(c.postings))
-	}
-	p.members = append(p.members, m)
-	return place[I, K, V]{p, len(p.members) - 1}
-}
-
-// leave removes the member at pl. The last one of the posting takes its index.
-func (c *catalog[I, K, V]) leave(pl place[I, K, V]) {
-	p := pl.posting
-	if len(p.members) == 1 {
-		delete(c.postings, p.value)
-		c.postings = trimmed(c.postings, &c.peak)
-		return
-	}
-	p.members = swapRemove(p.members, pl.i)
-	if pl.i < len(p.members) {
-		moved := p.members[pl.i]
-		c.places[moved.record.at][moved.nth].i = pl.i
-	}
-}
-
-// remove takes r out of all its postings. The last of the records gets its place in c.places.
-func (c *catalog[I, K, V]) remove(r *record[K, V]) {
-	c.file(r, nil)
-	c.places = swapRemove(c.places, r.at)
-}
-
-// keepCap is up to how many elements lists and maps keep however empty they get.
-const keepCap = 64
-
-// swapRemove takes element i out of list, and puts the last one there. An array that has
-// become mostly empty is replaced by a smaller one.
-func swapRemove[T any](list []T, i int) []T {
-	last := len(list) - 1
-	list[i] = list[last]
-	clear(list[last:])
-	list = list[:last]
-	if cap(list) > keepCap && last < cap(list)/4 {
-		list = append(make([]T, 0, cap(list)/2), list...)
-	}
-	return list
-}
-
-// trimmed returns m, or a smaller copy if m has become mostly empty since it had peak
-// elements: a Go map never shrinks. The caller keeps *peak; amortised, this costs O(1) for
-// each element deleted.
-func trimmed[K comparable, T any](m map[K]T, peak *int) map[K]T {
-	if *peak <= keepCap || len(m) >= *peak/4 {
-		return m
-	}
-	*peak = len(m)
-	small := make(map[K]T, len(m))
-	maps.Copy(small, m)
-	return small
 }

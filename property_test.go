@@ -1,0 +1,1820 @@
+package typedqueue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// This file proves the structures by their invariants. For each there is
+//
+//   - a check, which names the invariant that it finds broken,
+//   - a test that breaks every invariant on purpose and sees it reported,
+//   - a state machine that compares it, step by step, with the textbook version of it:
+//     obviously right, never fast.
+//
+// RAPID_CHECKS=10000 go test -run Property makes the machines run longer.
+
+// broken returns an error that begins with the invariant's name.
+func broken(invariant, format string, args ...any) error {
+	return fmt.Errorf("%s: %s", invariant, fmt.Sprintf(format, args...))
+}
+
+// wantBroken fails the test unless err reports invariant.
+func wantBroken(t *testing.T, invariant string, err error) {
+	t.Helper()
+	if err == nil || !strings.HasPrefix(err.Error(), invariant+":") {
+		t.Errorf("check after breaking %s = %v", invariant, err)
+	}
+}
+
+// mustCheck fails the test if err reports a broken invariant.
+func mustCheck(t *rapid.T, err error) {
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// heap
+
+// node is an element that knows its place.
+type node struct {
+	value, place int
+}
+
+func (n *node) before(o *node) bool { return n.value < o.value }
+func (n *node) moved(to int)        { n.place = to }
+
+func checkHeap[E element[E]](h *heap[E], place func(E) int) error {
+	for i, x := range h.items {
+		if i > 0 && x.before(h.items[(i-1)/2]) {
+			return broken("H1", "the element at %d is before its parent", i)
+		}
+		if place(x) != i {
+			return broken("H2", "the element at %d believes to be at %d", i, place(x))
+		}
+	}
+	for i, x := range h.items[len(h.items):cap(h.items)] {
+		if any(x) != any(*new(E)) {
+			return broken("H3", "the free slot %d keeps an element alive", len(h.items)+i)
+		}
+	}
+	return nil
+}
+
+func placeOfNode(n *node) int { return n.place }
+
+func TestHeapCheck(t *testing.T) {
+	for invariant, corrupt := range map[string]func(*heap[*node]){
+		"H1": func(h *heap[*node]) { h.items[5].value = -1 },
+		"H2": func(h *heap[*node]) { h.items[5].place = 4 },
+		"H3": func(h *heap[*node]) { h.items = h.items[:5] },
+	} {
+		var h heap[*node]
+		for i := range 6 {
+			h.push(&node{value: i})
+		}
+		corrupt(&h)
+		wantBroken(t, invariant, checkHeap(&h, placeOfNode))
+	}
+}
+
+// TestHeapProperty compares a heap with a sorted slice.
+func TestHeapProperty(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var h heap[*node]
+		var sorted []*node // the model
+		values := rapid.IntRange(0, 9)
+		pick := func(t *rapid.T) *node {
+			if len(sorted) == 0 {
+				t.Skip("empty")
+			}
+			return rapid.SampledFrom(sorted).Draw(t, "node")
+		}
+		drop := func(n *node) {
+			sorted = slices.DeleteFunc(sorted, func(o *node) bool { return o == n })
+			if n.place != -1 {
+				t.Fatalf("H2: an element that has left believes to be at %d", n.place)
+			}
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"push": func(t *rapid.T) {
+				n := &node{value: values.Draw(t, "value")}
+				h.push(n)
+				sorted = append(sorted, n)
+			},
+			"pushMany": func(t *rapid.T) { // so that it shrinks later
+				for range 3 * keepCap {
+					n := &node{value: values.Draw(t, "value")}
+					h.push(n)
+					sorted = append(sorted, n)
+				}
+			},
+			"pop": func(t *rapid.T) {
+				pick(t)
+				drop(h.remove(h.top().place))
+			},
+			"popMany": func(t *rapid.T) {
+				for h.len() > 3 {
+					drop(h.remove(0))
+				}
+			},
+			"remove": func(t *rapid.T) {
+				n := pick(t)
+				if got := h.remove(n.place); got != n {
+					t.Fatalf("remove returned another element")
+				}
+				drop(n)
+			},
+			"fix": func(t *rapid.T) {
+				n := pick(t)
+				n.value = values.Draw(t, "value")
+				h.fix(n.place)
+			},
+			"set": func(t *rapid.T) {
+				old, n := pick(t), &node{value: values.Draw(t, "value")}
+				h.set(old.place, n)
+				old.place = -1
+				drop(old)
+				sorted = append(sorted, n)
+			},
+			"": func(t *rapid.T) {
+				mustCheck(t, checkHeap(&h, placeOfNode))
+				slices.SortFunc(sorted, func(a, b *node) int { return a.value - b.value })
+				if h.len() != len(sorted) {
+					t.Fatalf("len = %d, want %d", h.len(), len(sorted))
+				}
+				if h.len() > 0 && h.top().value != sorted[0].value {
+					t.Fatalf("top = %d, want %d", h.top().value, sorted[0].value)
+				}
+				if c := cap(h.items); c > keepCap && c > 8*(h.len()+1) {
+					t.Fatalf("Q9: %d elements keep room for %d", h.len(), c)
+				}
+			},
+		})
+	})
+}
+
+// table
+
+func checkTable[K comparable, A any](t *table[K, A], hash func(K) uint32) error {
+	seen := map[K]bool{}
+	for i, e := range t.buckets {
+		for ; e != nil; e = e.chain {
+			switch {
+			case e.hash != hash(e.key) || int(e.hash)&(len(t.buckets)-1) != i:
+				return broken("B1", "%v is in bucket %d, and says that its hash is %x", e.key, i, e.hash)
+			case seen[e.key]:
+				return broken("B1", "%v is there twice", e.key)
+			}
+			seen[e.key] = true
+		}
+	}
+	if n := len(t.buckets); len(seen) != t.n || n&(n-1) != 0 || n < t.n {
+		return broken("B2", "%d entries, n = %d, %d buckets", len(seen), t.n, n)
+	}
+	n := 0
+	for e := t.spare; e != nil; e = e.chain {
+		if e.key != *new(K) || e.marks != 0 || e.next != nil || e.prev != nil || e.hash != 0 {
+			return broken("B3", "a spare entry is not zero: %v", e.key)
+		}
+		n++
+	}
+	if n != t.spares || n > spareKeep {
+		return broken("B3", "%d spare entries, spares = %d", n, t.spares)
+	}
+	return nil
+}
+
+func TestTableCheck(t *testing.T) {
+	for invariant, corrupt := range map[string]func(*table[string, int]){
+		"B1": func(t *table[string, int]) { t.find(hashOf("a"), "a").key = "b" },
+		"B2": func(t *table[string, int]) { t.n++ },
+		"B3": func(t *table[string, int]) { t.spare.key = "gone" },
+	} {
+		var tab table[string, int]
+		for _, key := range []string{"a", "b", "c"} {
+			tab.insert(hashOf(key), key)
+		}
+		tab.remove(tab.find(hashOf("c"), "c"))
+		if err := checkTable(&tab, hashOf); err != nil {
+			t.Fatal(err)
+		}
+		corrupt(&tab)
+		wantBroken(t, invariant, checkTable(&tab, hashOf))
+	}
+}
+
+// TestTableProperty compares a table with a map, under a hash that collides a lot.
+func TestTableProperty(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var tab table[int, int]
+		model := map[int]*entry[int, int]{}
+		hash := func(key int) uint32 { return uint32(key / 3 * 0x1001) }
+		insert := func(key int) {
+			if model[key] == nil {
+				model[key] = tab.insert(hash(key), key)
+			}
+		}
+		remove := func(key int) {
+			if e := model[key]; e != nil {
+				tab.remove(e)
+				delete(model, key)
+			}
+		}
+		most := 0
+		keys := rapid.IntRange(0, 20)
+		t.Repeat(map[string]func(*rapid.T){
+			"insert": func(t *rapid.T) { insert(keys.Draw(t, "key")) },
+			"remove": func(t *rapid.T) { remove(keys.Draw(t, "key")) },
+			"reserve": func(t *rapid.T) {
+				tab.reserve(rapid.IntRange(0, 3*tableKeep).Draw(t, "more"))
+				most = len(tab.buckets)
+			},
+			"burst": func(t *rapid.T) {
+				for key := range 2 * tableKeep {
+					insert(key)
+				}
+				for key := range 2 * tableKeep {
+					remove(key)
+				}
+				most = 0
+			},
+			"": func(t *rapid.T) {
+				mustCheck(t, checkTable(&tab, hash))
+				if n := len(tab.buckets); n > max(most, tableKeep, 8*tab.n) {
+					t.Fatalf("Q9: %d entries keep %d buckets", tab.n, n)
+				}
+				if tab.n != len(model) {
+					t.Fatalf("n = %d, want %d", tab.n, len(model))
+				}
+				for key := range 21 {
+					if got := tab.find(hash(key), key); got != model[key] {
+						t.Fatalf("find(%d) = %v, want %v", key, got, model[key])
+					}
+				}
+				n := 0
+				for e := range tab.all {
+					n++
+					if model[e.key] != e {
+						t.Fatalf("all yields %v, which is not there", e.key)
+					}
+				}
+				if n != len(model) {
+					t.Fatalf("all yields %d entries of %d", n, len(model))
+				}
+			},
+		})
+	})
+}
+
+// order
+
+func checkList[K comparable, A any](l *list[K, A]) error {
+	n, last := 0, (*entry[K, A])(nil)
+	for e := l.first; e != nil && n <= l.n; e = e.next {
+		if e.prev != last {
+			return broken("L1", "prev of %v is not what came before it", e.key)
+		}
+		last = e
+		n++
+	}
+	if n != l.n || last != l.last {
+		return broken("L1", "%d entries, n = %d, last is right: %t", n, l.n, last == l.last)
+	}
+	return nil
+}
+
+func checkOrder[K comparable, A any](o *order[K, A]) error {
+	n, empty, open := 0, 0, 0
+	lists := map[int]*list[K, A]{0: &o.plain}
+	for p, l := range o.levels {
+		if p == 0 || l.priority != p {
+			return broken("O1", "the level of priority %d stands at %d", l.priority, p)
+		}
+		lists[p] = &l.list
+		switch {
+		case l.n == 0:
+			empty++
+		case l.place < 0 || l.place >= o.open.len() || o.open.items[l.place] != l:
+			return broken("O2", "the heap does not know of priority %d", p)
+		default:
+			open++
+		}
+	}
+	for p, l := range lists {
+		if err := checkList(l); err != nil {
+			return err
+		}
+		for e := l.first; e != nil; e = e.next {
+			if e.priority != p {
+				return broken("O1", "%v has priority %d and stands at %d", e.key, e.priority, p)
+			}
+		}
+		n += l.n
+	}
+	if n != o.n || empty > levelKeep {
+		return broken("O1", "%d entries, n = %d, %d empty levels", n, o.n, empty)
+	}
+	if open != o.open.len() {
+		return broken("O2", "%d levels have entries, the heap holds %d", open, o.open.len())
+	}
+	return checkHeap(&o.open, func(l *level[K, A]) int { return l.place })
+}
+
+func TestOrderCheck(t *testing.T) {
+	type orderOfInts = order[int, struct{}]
+	for _, c := range []struct {
+		invariant string
+		corrupt   func(*orderOfInts)
+	}{
+		{"L1", func(o *orderOfInts) { o.plain.n++ }},
+		{"L1", func(o *orderOfInts) { o.levels[2].first.prev = o.plain.first }},
+		{"O1", func(o *orderOfInts) { o.plain.first.priority = 7 }},
+		{"O1", func(o *orderOfInts) { o.n-- }},
+		{"O1", func(o *orderOfInts) { o.levels[1].priority = 3 }},
+		{"O2", func(o *orderOfInts) { o.open.remove(0) }},
+		{"O2", func(o *orderOfInts) { // an empty level in the heap
+			for l := o.levels[1]; l.n > 0; o.n-- {
+				l.remove(l.first)
+			}
+		}},
+	} {
+		var o orderOfInts
+		for i := range 6 {
+			o.push(&entry[int, struct{}]{key: i, priority: i % 3})
+		}
+		if err := checkOrder(&o); err != nil {
+			t.Fatal(err)
+		}
+		c.corrupt(&o)
+		wantBroken(t, c.invariant, checkOrder(&o))
+	}
+}
+
+// TestOrderProperty compares an order with a slice in which the first of the highest
+// priority is looked for.
+func TestOrderProperty(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		type entryOfInts = entry[int, struct{}]
+		var o order[int, struct{}]
+		var model []*entryOfInts // in order of arrival
+		key := 0
+		push := func(priority int) {
+			key++
+			e := &entryOfInts{key: key, priority: priority}
+			o.push(e)
+			model = append(model, e)
+		}
+		remove := func(e *entryOfInts) {
+			o.remove(e)
+			model = slices.DeleteFunc(model, func(x *entryOfInts) bool { return x == e })
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"push": func(t *rapid.T) { push(rapid.IntRange(-2, 2).Draw(t, "priority")) },
+			"remove": func(t *rapid.T) {
+				if len(model) == 0 {
+					t.Skip("empty")
+				}
+				remove(rapid.SampledFrom(model).Draw(t, "entry"))
+			},
+			"pop": func(t *rapid.T) {
+				if len(model) > 0 {
+					remove(o.front())
+				}
+			},
+			"manyPriorities": func(t *rapid.T) { // more than it keeps, so that it forgets
+				for p := range 9 * levelKeep {
+					push(p)
+				}
+				for range 9 * levelKeep {
+					remove(o.front())
+				}
+			},
+			"": func(t *rapid.T) {
+				mustCheck(t, checkOrder(&o))
+				want := slices.Clone(model)
+				slices.SortStableFunc(want, func(a, b *entryOfInts) int { return b.priority - a.priority })
+				if got := slices.Collect(o.all); !slices.Equal(got, want) {
+					t.Fatalf("order = %v, want %v", got, want)
+				}
+				if len(want) > 0 && o.front() != want[0] {
+					t.Fatalf("front = %v, want %v", o.front(), want[0])
+				}
+			},
+		})
+	})
+}
+
+// core
+
+func checkCore[K comparable, A any](c *core[K, A]) error {
+	if err := checkTable(&c.entries, hashUnchecked); err != nil {
+		return err
+	}
+	if err := checkOrder(&c.order); err != nil {
+		return err
+	}
+	if err := checkList(&c.held); err != nil {
+		return err
+	}
+	if err := checkHeap(&c.waits, func(d due[K, A]) int { return int(d.e.place) }); err != nil {
+		return err
+	}
+	type entries = map[*entry[K, A]]bool
+	inOrder, held, waits := entries{}, entries{}, entries{}
+	for e := range c.order.all {
+		inOrder[e] = true
+	}
+	for e := c.held.first; e != nil; e = e.next {
+		held[e] = true
+	}
+	for _, d := range c.waits.items {
+		waits[d.e] = true
+	}
+	n, passed := 0, 0
+	for e := range c.entries.all {
+		n++
+		wantOrder := e.is(dirty) && (c.keepsPlace || !e.is(processing))
+		switch {
+		case e.marks == 0:
+			return broken("E1", "%v has no mark", e.key)
+		case inOrder[e] != wantOrder:
+			return broken("E2", "%v with marks %b is in order: %t", e.key, e.marks, inOrder[e])
+		case held[e] != (e.is(processing) && !wantOrder):
+			return broken("E3", "%v with marks %b is held: %t", e.key, e.marks, held[e])
+		case waits[e] != e.is(waiting) || e.is(limited) && !e.is(waiting):
+			return broken("E4", "%v with marks %b waits: %t", e.key, e.marks, waits[e])
+		}
+		if inOrder[e] && e.is(processing) {
+			passed++
+		}
+		delete(inOrder, e)
+		delete(held, e)
+		delete(waits, e)
+	}
+	if len(inOrder)+len(held)+len(waits) > 0 {
+		return broken("E1", "an entry is in a line and not in the table")
+	}
+	if c.passed != passed {
+		return broken("E5", "%d entries in order are processing, passed = %d", passed, c.passed)
+	}
+	if empty := c.waits.len() == 0; empty != (c.alarm == stopped) || !empty && c.alarm > c.waits.top().at {
+		return broken("E6", "%d wait, the alarm is set for %d", c.waits.len(), c.alarm)
+	}
+	return checkBlocked(c)
+}
+
+// checkBlocked checks what concerns those who block in a queue.
+func checkBlocked[K comparable, A any](c *core[K, A]) error {
+	asleep := 0
+	for s := c.getters.first; s != nil; s = s.next {
+		if !s.asleep || len(s.wake) > 0 || s.next == nil && c.getters.last != s {
+			return broken("Q8", "a sleeper in the list is awake, or the list is broken")
+		}
+		asleep++
+	}
+	switch {
+	case asleep > 0 && c.getters.woken < c.ready():
+		return broken("Q8", "%d entries are ready, %d getters asleep and %d woken", c.ready(), asleep, c.getters.woken)
+	case c.closed && asleep > 0:
+		return broken("Q6", "%d getters sleep after shutdown", asleep)
+	case c.closed && c.waits.len() > 0:
+		return broken("T5", "%d items wait after shutdown", c.waits.len())
+	case c.drains != nil && (!c.closed || c.idle()):
+		return broken("Q7", "somebody drains; closed: %t, idle: %t", c.closed, c.idle())
+	}
+	return nil
+}
+
+func TestCoreCheck(t *testing.T) {
+	type coreOfStrings = core[string, struct{}]
+	get := func(c *coreOfStrings, key string) *entry[string, struct{}] { return c.entries.find(hashOf(key), key) }
+	for _, b := range []struct {
+		invariant string
+		corrupt   func(*coreOfStrings)
+	}{
+		{"E1", func(c *coreOfStrings) { c.entries.insert(hashOf("x"), "x") }},
+		{"E1", func(c *coreOfStrings) { c.order.push(&entry[string, struct{}]{key: "stranger"}) }},
+		{"E2", func(c *coreOfStrings) { get(c, "waiting").marks |= dirty }},
+		{"E2", func(c *coreOfStrings) { get(c, "ready").marks |= processing }}, // ready, yet handed out
+		{"E2", func(c *coreOfStrings) { get(c, "ready").marks = waiting }},
+		{"E3", func(c *coreOfStrings) { e := get(c, "held"); c.held.remove(e) }},
+		{"E3", func(c *coreOfStrings) { e := get(c, "waiting"); c.held.push(e) }},
+		{"E4", func(c *coreOfStrings) { get(c, "ready").marks |= waiting }},
+		{"E4", func(c *coreOfStrings) { get(c, "ready").marks |= limited }},
+		{"E4", func(c *coreOfStrings) { get(c, "held").marks |= limited }},
+		{"E5", func(c *coreOfStrings) { c.passed++ }},
+		{"E6", func(c *coreOfStrings) { c.alarm = stopped }},
+		{"E6", func(c *coreOfStrings) { c.alarm = math.MaxInt64 }},
+		{"Q6", func(c *coreOfStrings) { c.shutDown(); c.getters.enter(); c.getters.woken = 9 }},
+		{"Q7", func(c *coreOfStrings) { c.drains = make(chan struct{}) }},
+		{"Q8", func(c *coreOfStrings) { c.getters.enter() }},
+		{"Q8", func(c *coreOfStrings) { c.getters.enter().asleep = false }},
+		{"T5", func(c *coreOfStrings) { c.closed = true }},
+		{"B3", func(c *coreOfStrings) { c.entries.spares++ }},
+		{"H2", func(c *coreOfStrings) { get(c, "waiting").place++ }},
+		{"L1", func(c *coreOfStrings) { c.held.n++ }},
+		{"O1", func(c *coreOfStrings) { get(c, "ready").priority++ }},
+	} {
+		q := NewDelayingQueue[string](Options{})
+		q.Add("held")
+		q.Get()
+		q.AddAll("ready", "ready too")
+		q.AddAfter("waiting", time.Hour)
+		if err := checkCore(&q.core); err != nil {
+			t.Fatal(err)
+		}
+		b.corrupt(&q.core)
+		wantBroken(t, b.invariant, checkCore(&q.core))
+	}
+}
+
+// textbook is the work queue as one would explain it: a slice and two sets, and next to
+// them a list of what waits. It knows nothing of blocking, and is told the time.
+type textbook[T comparable] struct {
+	queue      []T       // ready, oldest first
+	dirty      set[T]    // needs to be processed
+	processing set[T]    // is being processed
+	priority   map[T]int // of what is dirty
+	handed     map[T]int // the priority of what is processing
+	waits      []textbookWait[T]
+	seq        int
+	shutDown   bool
+	stats      Stats
+	failures   map[T]int // what the limiter has counted
+}
+
+type textbookWait[T comparable] struct {
+	item     T
+	at       time.Time
+	seq      int
+	priority int
+	limited  bool
+}
+
+func newTextbook[T comparable]() *textbook[T] {
+	return &textbook[T]{
+		dirty: set[T]{}, processing: set[T]{},
+		priority: map[T]int{}, handed: map[T]int{}, failures: map[T]int{},
+	}
+}
+
+func (m *textbook[T]) wait(item T) *textbookWait[T] {
+	for i := range m.waits {
+		if m.waits[i].item == item {
+			return &m.waits[i]
+		}
+	}
+	return nil
+}
+
+func (m *textbook[T]) endWait(item T) {
+	m.waits = slices.DeleteFunc(m.waits, func(w textbookWait[T]) bool { return w.item == item })
+}
+
+// add adds item, and reports whether that changed anything.
+func (m *textbook[T]) add(item T, priority int) (changed bool) {
+	if w := m.wait(item); w != nil { // T2
+		priority = max(priority, w.priority)
+		m.endWait(item)
+		changed = true
+	}
+	if m.dirty.has(item) {
+		if priority <= m.priority[item] {
+			return changed
+		}
+		m.priority[item] = priority
+		if i := slices.Index(m.queue, item); i >= 0 {
+			m.queue = append(slices.Delete(m.queue, i, i+1), item) // Q1
+		}
+		return true
+	}
+	m.dirty.add(item)
+	m.priority[item] = priority
+	m.stats.Adds++
+	if !m.processing.has(item) {
+		m.queue = append(m.queue, item)
+	}
+	return true
+}
+
+// Add is Add by a caller.
+func (m *textbook[T]) Add(item T, priority int) {
+	if !m.shutDown && !m.add(item, priority) {
+		m.stats.Merged++
+	}
+}
+
+// addAfter is AddAfter; stated says whether priority was given.
+func (m *textbook[T]) addAfter(item T, now time.Time, delay time.Duration, priority int, stated bool) (changed bool) {
+	if !stated && m.processing.has(item) { // T7
+		priority = m.handed[item]
+	}
+	if delay <= 0 {
+		return m.add(item, priority)
+	}
+	m.seq++
+	next := textbookWait[T]{item: item, at: now.Add(delay), seq: m.seq, priority: priority}
+	w := m.wait(item)
+	if w == nil {
+		m.waits = append(m.waits, next)
+		return true
+	}
+	if next.at.Before(w.at) { // T1, T3
+		w.at, w.seq = next.at, next.seq
+		changed = true
+	}
+	if priority > w.priority {
+		w.priority = priority
+		changed = true
+	}
+	return changed
+}
+
+func (m *textbook[T]) AddAfter(item T, now time.Time, delay time.Duration, priority int, stated bool) {
+	if !m.shutDown && !m.addAfter(item, now, delay, priority, stated) {
+		m.stats.Merged++
+	}
+}
+
+func (m *textbook[T]) Reschedule(item T, now time.Time, delay time.Duration) {
+	if !m.shutDown {
+		m.Cancel(item)
+		m.addAfter(item, now, delay, 0, false)
+	}
+}
+
+// AddRateLimited is AddRateLimited with a limiter that answers a millisecond per failure.
+func (m *textbook[T]) AddRateLimited(item T, now time.Time) {
+	if m.shutDown {
+		return
+	}
+	w := m.wait(item)
+	if !m.processing.has(item) && (m.dirty.has(item) || w != nil && w.limited) { // R4
+		m.stats.Merged++
+		return
+	}
+	m.failures[item]++
+	m.stats.Retries++
+	m.addAfter(item, now, time.Duration(m.failures[item])*time.Millisecond, 0, false)
+	if w := m.wait(item); w != nil {
+		w.limited = true
+	}
+}
+
+func (m *textbook[T]) Cancel(item T) bool {
+	waited := m.wait(item) != nil
+	m.endWait(item)
+	wasDirty := m.dirty.has(item)
+	m.dirty.remove(item)
+	m.queue = slices.DeleteFunc(m.queue, func(x T) bool { return x == item })
+	return waited || wasDirty
+}
+
+// get hands out the first of the highest priority.
+func (m *textbook[T]) get() handed[T] {
+	best := 0
+	for i, item := range m.queue {
+		if m.priority[item] > m.priority[m.queue[best]] {
+			best = i
+		}
+	}
+	item := m.queue[best]
+	m.queue = slices.Delete(m.queue, best, best+1)
+	m.dirty.remove(item)
+	m.processing.add(item)
+	m.handed[item] = m.priority[item]
+	return handed[T]{item, m.priority[item]}
+}
+
+func (m *textbook[T]) Done(item T) {
+	if !m.processing.has(item) {
+		m.stats.StrayDones++ // Q5
+		return
+	}
+	m.processing.remove(item)
+	if m.dirty.has(item) {
+		m.queue = append(m.queue, item) // Q4
+	}
+}
+
+func (m *textbook[T]) ShutDown() {
+	if !m.shutDown {
+		m.shutDown = true
+		m.stats.Dropped += uint64(len(m.waits)) // T5
+		m.waits = nil
+	}
+}
+
+func (m *textbook[T]) idle() bool { return len(m.queue) == 0 && len(m.processing) == 0 }
+
+// nextDue returns what is due next, and whether that is not after now.
+func (m *textbook[T]) nextDue(now time.Time) (textbookWait[T], bool) {
+	if len(m.waits) == 0 {
+		return textbookWait[T]{}, false
+	}
+	first := slices.MinFunc(m.waits, func(a, b textbookWait[T]) int {
+		if c := a.at.Compare(b.at); c != 0 {
+			return c
+		}
+		return a.seq - b.seq
+	})
+	return first, !first.at.After(now)
+}
+
+func (m *textbook[T]) Snapshot(now time.Time) (s Snapshot[T]) {
+	rest := *m
+	rest.queue = slices.Clone(m.queue)
+	rest.dirty, rest.processing, rest.handed = set[T]{}, set[T]{}, map[T]int{}
+	for len(rest.queue) > 0 {
+		s.Ready = append(s.Ready, rest.get().item)
+	}
+	slices.SortFunc(m.waits, func(a, b textbookWait[T]) int { return a.seq - b.seq })
+	slices.SortStableFunc(m.waits, func(a, b textbookWait[T]) int { return a.at.Compare(b.at) })
+	for _, w := range m.waits {
+		s.Waiting = append(s.Waiting, Waiting[T]{w.item, w.at.Sub(now)})
+	}
+	return s
+}
+
+// handed is what a getter got.
+type handed[T comparable] struct {
+	item     T
+	priority int
+}
+
+// perFailure is a limiter that answers a millisecond per failure.
+type perFailure[T comparable] struct{ failures[T] }
+
+func (l *perFailure[T]) When(item T) time.Duration {
+	return time.Duration(l.next(item)+1) * time.Millisecond
+}
+
+// queueMachine drives a RateLimitingQueue, which is all work queues in one, and its
+// textbook. Getters and drainers block in goroutines of the bubble. After each step all
+// goroutines have come to rest, so that what they got can be compared.
+type queueMachine[T comparable] struct {
+	q     *RateLimitingQueue[T]
+	m     *textbook[T]
+	items *rapid.Generator[T]
+
+	getters  []*blockedCall[handed[T]]
+	drainers []*blockedCall[struct{}]
+	want     []handed[T] // what getters should have got since the last look
+}
+
+// blockedCall is a call in a goroutine of its own, which gives up when cancel is called.
+type blockedCall[R any] struct {
+	cancel context.CancelFunc
+	end    chan struct{} // closed in the end
+	result R             // in the end
+	err    error         // in the end
+}
+
+func callBlocked[R any](f func(context.Context) (R, error)) *blockedCall[R] {
+	ctx, cancel := context.WithCancel(context.Background())
+	c := &blockedCall[R]{cancel: cancel, end: make(chan struct{})}
+	go func() {
+		defer close(c.end)
+		defer cancel()
+		defer func() { _ = recover() }() // it may be asked to panic
+		c.result, c.err = f(ctx)
+	}()
+	return c
+}
+
+// returned reports whether the call is over.
+func (c *blockedCall[R]) returned() bool {
+	select {
+	case <-c.end:
+		return true
+	default:
+		return false
+	}
+}
+
+// returned removes the calls that are over from calls, and returns them.
+func returned[R any](calls *[]*blockedCall[R]) (back []*blockedCall[R]) {
+	*calls = slices.DeleteFunc(*calls, func(c *blockedCall[R]) bool {
+		if c.returned() {
+			back = append(back, c)
+			return true
+		}
+		return false
+	})
+	return back
+}
+
+// serve lets the blocked getters of the model take what is ready.
+func (s *queueMachine[T]) serve() {
+	for len(s.m.queue) > 0 && len(s.want) < len(s.getters) {
+		s.want = append(s.want, s.m.get())
+	}
+}
+
+// settle waits until all goroutines rest, and compares what returned.
+func (s *queueMachine[T]) settle(t *rapid.T) {
+	s.serve()
+	synctest.Wait()
+	var got []handed[T]
+	ended := 0
+	for _, c := range returned(&s.getters) {
+		switch {
+		case c.err == nil:
+			got = append(got, c.result)
+		case errors.Is(c.err, ErrShutDown):
+			ended++
+		default:
+			t.Fatalf("Get = %v", c.err)
+		}
+	}
+	byItem := func(a, b handed[T]) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) }
+	slices.SortFunc(got, byItem) // which getter gets which is not promised
+	slices.SortFunc(s.want, byItem)
+	if !slices.Equal(got, s.want) {
+		t.Fatalf("getters got %v, want %v", got, s.want)
+	}
+	s.want = nil
+	if ended > 0 && !s.m.shutDown || s.m.shutDown && len(s.getters) > 0 {
+		t.Fatalf("Q6: shut down: %t; %d getters were told so, %d still block", s.m.shutDown, ended, len(s.getters))
+	}
+	if s.m.idle() {
+		s.endDrains(t, nil)
+	}
+}
+
+// endDrains expects that all drainers have returned err.
+func (s *queueMachine[T]) endDrains(t *rapid.T, err error) {
+	for _, c := range returned(&s.drainers) {
+		if !errors.Is(c.err, err) {
+			t.Fatalf("Q7: Drain = %v, want %v", c.err, err)
+		}
+	}
+	if len(s.drainers) > 0 {
+		t.Fatalf("Q7: %d drainers still block", len(s.drainers))
+	}
+}
+
+// compare compares the queue with the model.
+func (s *queueMachine[T]) compare(t *rapid.T) {
+	s.q.mu.Lock()
+	err := checkCore(&s.q.core)
+	s.q.mu.Unlock()
+	mustCheck(t, err)
+	if len(returned(&s.drainers)) > 0 {
+		t.Fatal("Q7: a drainer returned too early")
+	}
+	want := s.m.stats
+	want.Ready, want.Processing, want.Waiting = len(s.m.queue), len(s.m.processing), len(s.m.waits)
+	if got := s.q.Stats(); got != want {
+		t.Fatalf("Stats = %+v, want %+v", got, want)
+	}
+	if s.q.Len() != want.Ready || s.q.Waiting() != want.Waiting || s.q.ShuttingDown() != s.m.shutDown {
+		t.Fatalf("Q11: Len, Waiting or ShuttingDown disagree with Stats %+v", want)
+	}
+	got, wantSnapshot := s.q.Snapshot(), s.m.Snapshot(time.Now())
+	if !slices.Equal(got.Ready, wantSnapshot.Ready) || !slices.Equal(got.Waiting, wantSnapshot.Waiting) {
+		t.Fatalf("Snapshot = %+v, want %+v", got, wantSnapshot)
+	}
+	for _, p := range got.Processing {
+		if !s.m.processing.has(p.Item) {
+			t.Fatalf("Q3: %v is processing, and should not be", p.Item)
+		}
+	}
+}
+
+func (s *queueMachine[T]) actions() map[string]func(*rapid.T) {
+	item := func(t *rapid.T) T { return s.items.Draw(t, "item") }
+	delays := rapid.IntRange(-1, 6)
+	delay := func(t *rapid.T) time.Duration { return time.Duration(delays.Draw(t, "ms")) * time.Millisecond }
+	priorities := rapid.IntRange(-1, 2)
+	return map[string]func(*rapid.T){
+		"Add": func(t *rapid.T) {
+			x := item(t)
+			s.q.Add(x)
+			s.m.Add(x, 0)
+			s.settle(t)
+		},
+		"AddWithPriority": func(t *rapid.T) {
+			x, p := item(t), priorities.Draw(t, "priority")
+			s.q.AddWithPriority(x, p)
+			s.m.Add(x, p)
+			s.settle(t)
+		},
+		"AddAll": func(t *rapid.T) {
+			all := rapid.SliceOfN(s.items, 0, 4).Draw(t, "items")
+			s.q.AddAll(all...)
+			for _, x := range all {
+				s.m.Add(x, 0)
+			}
+			s.settle(t)
+		},
+		"AddAfter": func(t *rapid.T) {
+			x, d := item(t), delay(t)
+			s.q.AddAfter(x, d)
+			s.m.AddAfter(x, time.Now(), d, 0, false)
+			s.settle(t)
+		},
+		"AddAfterWithPriority": func(t *rapid.T) {
+			x, d, p := item(t), delay(t), priorities.Draw(t, "priority")
+			s.q.AddAfterWithPriority(x, d, p)
+			s.m.AddAfter(x, time.Now(), d, p, true)
+			s.settle(t)
+		},
+		"AddRateLimited": func(t *rapid.T) {
+			x := item(t)
+			s.q.AddRateLimited(x)
+			s.m.AddRateLimited(x, time.Now())
+			s.settle(t)
+		},
+		"Forget": func(t *rapid.T) {
+			x := item(t)
+			if got, want := s.q.NumRequeues(x), s.m.failures[x]; got != want {
+				t.Fatalf("R3: NumRequeues(%v) = %d, want %d", x, got, want)
+			}
+			s.q.Forget(x)
+			delete(s.m.failures, x)
+		},
+		"Reschedule": func(t *rapid.T) {
+			x, d := item(t), delay(t)
+			s.q.Reschedule(x, d)
+			s.m.Reschedule(x, time.Now(), d)
+			s.settle(t)
+		},
+		"Cancel": func(t *rapid.T) {
+			x := item(t)
+			if got, want := s.q.Cancel(x), s.m.Cancel(x); got != want {
+				t.Fatalf("Q12: Cancel(%v) = %t, want %t", x, got, want)
+			}
+			s.settle(t)
+		},
+		"Done": func(t *rapid.T) { // of whatever, held or not
+			x := item(t)
+			s.q.Done(x)
+			s.m.Done(x)
+			s.settle(t)
+		},
+		"Get": func(t *rapid.T) {
+			s.getters = append(s.getters, callBlocked(func(context.Context) (h handed[T], err error) {
+				item, priority, shutdown := s.q.GetWithPriority()
+				if shutdown {
+					return h, ErrShutDown
+				}
+				return handed[T]{item, priority}, nil
+			}))
+			s.settle(t)
+		},
+		"GetContext": func(t *rapid.T) {
+			s.getters = append(s.getters, callBlocked(func(ctx context.Context) (h handed[T], err error) {
+				h.item, h.priority, err = s.q.get(ctx)
+				return h, err
+			}))
+			s.settle(t)
+		},
+		"TryGet": func(t *rapid.T) {
+			ready := len(s.m.queue) > 0
+			x, ok := s.q.TryGet()
+			if ok != ready || ok && x != s.m.get().item {
+				t.Fatalf("TryGet = %v, %t, want %t", x, ok, ready)
+			}
+		},
+		"giveUp": func(t *rapid.T) { // a getter's context, while something is added
+			if len(s.getters) == 0 {
+				t.Skip("nobody blocks")
+			}
+			x, c := item(t), rapid.SampledFrom(s.getters).Draw(t, "getter")
+			c.cancel()
+			s.q.Add(x)
+			synctest.Wait()
+			s.m.Add(x, 0)
+			if c.returned() && c.err != nil && !errors.Is(c.err, ErrShutDown) {
+				s.getters = slices.DeleteFunc(s.getters, func(o *blockedCall[handed[T]]) bool { return o == c })
+			}
+			s.settle(t)
+		},
+		"advance": func(t *rapid.T) {
+			until := time.Now().Add(time.Duration(rapid.IntRange(1, 5).Draw(t, "ms")) * time.Millisecond)
+			for w, ok := s.m.nextDue(until); ok; w, ok = s.m.nextDue(until) {
+				at := w.at
+				for ; ok && w.at.Equal(at); w, ok = s.m.nextDue(until) {
+					s.m.endWait(w.item)
+					s.m.add(w.item, w.priority)
+				}
+				s.serve()
+			}
+			time.Sleep(time.Until(until))
+			s.settle(t)
+		},
+		"": s.compare,
+	}
+}
+
+// after are the actions once the queue has been shut down, or while somebody drains it.
+func (s *queueMachine[T]) after() map[string]func(*rapid.T) {
+	actions := s.actions()
+	actions["ShutDown"] = func(t *rapid.T) {
+		s.q.ShutDown()
+		s.m.ShutDown()
+		synctest.Wait()
+		s.endDrains(t, ErrShutDown)
+		s.settle(t)
+	}
+	actions["Drain"] = func(t *rapid.T) {
+		s.drainers = append(s.drainers, callBlocked(func(ctx context.Context) (struct{}, error) {
+			return struct{}{}, s.q.Drain(ctx)
+		}))
+		s.m.ShutDown()
+		s.settle(t)
+	}
+	actions["giveUpDraining"] = func(t *rapid.T) {
+		if len(s.drainers) == 0 {
+			t.Skip("nobody drains")
+		}
+		c := rapid.SampledFrom(s.drainers).Draw(t, "drainer")
+		c.cancel()
+		synctest.Wait()
+		if !c.returned() || !errors.Is(c.err, context.Canceled) {
+			t.Fatalf("Q7: Drain = %v after its context was cancelled", c.err)
+		}
+		s.drainers = slices.DeleteFunc(s.drainers, func(o *blockedCall[struct{}]) bool { return o == c })
+	}
+	return actions
+}
+
+// stop lets nothing stay blocked, so that the bubble can end, whatever is broken.
+func (s *queueMachine[T]) stop() {
+	s.q.ShutDown()
+	for _, c := range s.getters {
+		c.cancel()
+	}
+}
+
+func queueProperty[T comparable](items *rapid.Generator[T]) func(*rapid.T) {
+	return func(t *rapid.T) {
+		rapid.SyncTest(t, func(t *rapid.T) {
+			s := &queueMachine[T]{
+				q:     NewRateLimitingQueue[T](&perFailure[T]{}, Options{}),
+				m:     newTextbook[T](),
+				items: items,
+			}
+			t.Cleanup(s.stop)
+			t.Repeat(s.actions())
+			if rapid.Bool().Draw(t, "end") {
+				t.Repeat(s.after())
+			}
+		})
+	}
+}
+
+// TestQueueProperty compares the work queues with the textbook.
+func TestQueueProperty(t *testing.T) {
+	t.Run("int", rapid.MakeCheck(queueProperty(rapid.IntRange(0, 3))))
+	t.Run("struct", rapid.MakeCheck(queueProperty(rapid.Map(rapid.IntRange(0, 2), func(i int) NamespacedName {
+		return NamespacedName{"default", strings.Repeat("x", i)}
+	}))))
+}
+
+// line
+
+func checkLine[K comparable, C, H any](l *line[K, C, H], empty func(C) bool) error {
+	if err := checkCore(&l.core); err != nil {
+		return err
+	}
+	initial := 0
+	for e := range l.entries.all {
+		if e.acc.initial {
+			initial++
+		}
+		switch {
+		case e.acc.forgotten && !e.is(processing):
+			return broken("F4", "%v is forgotten, and not in processing", e.key)
+		case empty(e.acc.pending) == e.is(dirty):
+			return broken("F1", "%v is pending: %t, but its contents say otherwise", e.key, e.is(dirty))
+		case e.is(waiting):
+			return broken("F1", "%v waits", e.key)
+		}
+	}
+	if initial != l.initial || !l.begun && initial > 0 {
+		return broken("F5", "%d keys are initial, %d counted", initial, l.initial)
+	}
+	if synced := l.hasSynced(); synced != (l.begun && initial == 0) {
+		return broken("F5", "synced: %t; begun: %t, %d keys are initial", synced, l.begun, initial)
+	}
+	return nil
+}
+
+func checkFIFO(q *FIFO[string, *version]) error {
+	return checkLine(&q.line, func(obj *version) bool { return obj == nil })
+}
+
+func checkDeltaFIFO(q *DeltaFIFO[string, *version]) error {
+	for e := range q.entries.all {
+		for i, d := range e.acc.pending {
+			if i > 0 && q.opts.Merge == nil && d.Type == Deleted && e.acc.pending[i-1].Type == Deleted {
+				return broken("D2", "%v has two deletions in a row", e.key)
+			}
+			if d.ObjectMissing && (d.Object != nil || !d.FinalStateUnknown) {
+				return broken("D5", "%v has an object that is missing", e.key)
+			}
+		}
+	}
+	return checkLine(&q.line, func(d Deltas[*version]) bool { return len(d) == 0 })
+}
+
+// version is an object of the models: a version of a key.
+type version struct {
+	key string
+	n   int
+}
+
+func (v *version) String() string { return fmt.Sprintf("%s%d", v.key, v.n) }
+
+var errBadKey = errors.New("no key")
+
+// versionKey fails for the key BAD.
+func versionKey(v *version) (string, error) {
+	if v.key == "BAD" {
+		return "", errBadKey
+	}
+	return v.key, nil
+}
+
+func TestLineCheck(t *testing.T) {
+	type fifo = FIFO[string, *version]
+	for _, b := range []struct {
+		invariant string
+		corrupt   func(*fifo)
+	}{
+		{"F1", func(q *fifo) { q.find("pending").acc.pending = nil }},
+		{"F1", func(q *fifo) { q.wait(q.find("pending"), 1, 0); q.alarm = 1 }},
+		{"F4", func(q *fifo) { q.find("pending").acc.forgotten = true }},
+		{"F5", func(q *fifo) { q.find("pending").acc.initial = false }},
+		{"F5", func(q *fifo) { q.begun = false }},
+		{"F5", func(q *fifo) { close(q.synced) }},
+		{"E5", func(q *fifo) { q.passed = 0 }},
+	} {
+		q := NewFIFO(versionKey)
+		_ = q.Replace([]*version{{"held", 1}, {"pending", 1}})
+		_, _ = q.Pop(t.Context(), func(string, *version, bool) error {
+			_ = q.Add(&version{"held", 2})
+			if err := checkFIFO(q); err != nil {
+				t.Error(err)
+			}
+			b.corrupt(q)
+			wantBroken(t, b.invariant, checkFIFO(q))
+			return nil
+		})
+	}
+}
+
+func TestDeltaFIFOCheck(t *testing.T) {
+	type deltaFIFO = DeltaFIFO[string, *version]
+	for invariant, corrupt := range map[string]func(*deltaFIFO, *Deltas[*version]){
+		"D2": func(_ *deltaFIFO, d *Deltas[*version]) { *d = append(*d, d.Newest()) },
+		"D5": func(_ *deltaFIFO, d *Deltas[*version]) { (*d)[0].ObjectMissing = true },
+		"F1": func(_ *deltaFIFO, d *Deltas[*version]) { *d = nil },
+		"F5": func(q *deltaFIFO, _ *Deltas[*version]) { q.initial++ },
+	} {
+		q := NewDeltaFIFO(versionKey, DeltaFIFOOptions[string, *version]{})
+		_ = q.Add(&version{"a", 1})
+		_ = q.Delete(&version{"a", 1})
+		if err := checkDeltaFIFO(q); err != nil {
+			t.Error(err)
+		}
+		corrupt(q, &q.find("a").acc.pending)
+		wantBroken(t, invariant, checkDeltaFIFO(q))
+	}
+}
+
+// textLine is a FIFO or DeltaFIFO as one would explain it.
+type textLine[C any] struct {
+	order     []string // the keys with something pending, in line
+	pending   map[string]C
+	hands     []string // the keys in processing, longest first
+	hand      map[string]C
+	forgotten set[string] // in processing, and deleted meanwhile
+	initial   set[string] // not settled yet
+	begun     bool
+	closed    bool
+
+	// requeue puts c back, which was handed out for key.
+	requeue func(key string, c C)
+}
+
+func newTextLine[C any]() *textLine[C] {
+	return &textLine[C]{pending: map[string]C{}, hand: map[string]C{}, forgotten: set[string]{}, initial: set[string]{}}
+}
+
+func (m *textLine[C]) put(key string, c C) {
+	if _, ok := m.pending[key]; !ok {
+		m.order = append(m.order, key)
+	}
+	m.pending[key] = c
+}
+
+// next returns the first key in line that is in nobody's hands.
+func (m *textLine[C]) next() (key string, ok bool) {
+	i := slices.IndexFunc(m.order, func(key string) bool { return !slices.Contains(m.hands, key) })
+	if i < 0 {
+		return "", false
+	}
+	return m.order[i], true
+}
+
+func (m *textLine[C]) pop() handing[C] {
+	key, _ := m.next()
+	p := handing[C]{key, m.pending[key], m.initial.has(key)}
+	m.forget(key)
+	m.hands = append(m.hands, key)
+	m.hand[key] = p.Content
+	return p
+}
+
+// forget drops what is pending for key.
+func (m *textLine[C]) forget(key string) {
+	delete(m.pending, key)
+	m.order = slices.DeleteFunc(m.order, func(k string) bool { return k == key })
+}
+
+func (m *textLine[C]) finish(key string, requeue bool) {
+	if requeue {
+		m.requeue(key, m.hand[key])
+	}
+	if _, pending := m.pending[key]; !requeue || !pending || m.forgotten.has(key) {
+		m.initial.remove(key)
+	}
+	delete(m.hand, key)
+	m.forgotten.remove(key)
+	m.hands = slices.DeleteFunc(m.hands, func(k string) bool { return k == key })
+}
+
+func (m *textLine[C]) synced() bool { return m.begun && len(m.initial) == 0 }
+
+// handing is what a process function is given.
+type handing[C any] struct {
+	Key     string // exported so that fmt prints what is within
+	Content C
+	Initial bool
+}
+
+// anyLine is what FIFO and DeltaFIFO have in common, with C in the place of their content.
+type anyLine[C any] interface {
+	Pop(context.Context, func(key string, c C, isInInitialList bool) error) (C, error)
+	GetByKey(key string) (C, bool)
+	ListKeys() []string
+	Len() int
+	HasSynced() bool
+	Synced() <-chan struct{}
+	Close()
+	IsClosed() bool
+	Stats() Stats
+}
+
+// consumer is a call of Pop, which stays in process until it is told what to do.
+type consumer[C any] struct {
+	*blockedCall[C]
+	given   chan handing[C]   // what process was given, once it runs
+	verdict chan func() error // what process does next
+	working *handing[C]       // what came from given
+}
+
+// lineMachine drives a FIFO or DeltaFIFO and its textbook, with consumers that block.
+type lineMachine[C any] struct {
+	q         anyLine[C]
+	m         *textLine[C]
+	check     func() error
+	consumers []*consumer[C]
+	want      []handing[C] // what consumers should have been given since the last look
+	versions  int
+	keys      *rapid.Generator[string]
+}
+
+func (s *lineMachine[C]) version(t *rapid.T) *version {
+	s.versions++
+	return &version{s.keys.Draw(t, "key"), s.versions}
+}
+
+func (s *lineMachine[C]) versionsOf(t *rapid.T) (list []*version) {
+	for range rapid.IntRange(0, 4).Draw(t, "objects") {
+		list = append(list, s.version(t))
+	}
+	return list
+}
+
+// settle waits until all goroutines rest, and compares what consumers were given.
+func (s *lineMachine[C]) settle(t *rapid.T) {
+	blocked := 0
+	for _, c := range s.consumers {
+		if c.working == nil {
+			blocked++
+		}
+	}
+	for _, ok := s.m.next(); ok && blocked > len(s.want); _, ok = s.m.next() {
+		s.want = append(s.want, s.m.pop())
+	}
+	synctest.Wait()
+	var got []handing[C]
+	for _, c := range s.consumers {
+		select {
+		case p := <-c.given:
+			c.working = &p
+			got = append(got, p)
+		default:
+		}
+	}
+	byKey := func(a, b handing[C]) int { return strings.Compare(a.Key, b.Key) }
+	slices.SortFunc(got, byKey) // which consumer is given which is not promised
+	slices.SortFunc(s.want, byKey)
+	if fmt.Sprint(got) != fmt.Sprint(s.want) {
+		t.Fatalf("consumers were given %v, want %v", got, s.want)
+	}
+	s.want = nil
+	s.consumers = slices.DeleteFunc(s.consumers, func(c *consumer[C]) bool {
+		if !c.returned() {
+			return false
+		}
+		if c.working == nil && (!s.m.closed || !errors.Is(c.err, ErrClosed)) {
+			t.Fatalf("F6: Pop = %v; closed: %t", c.err, s.m.closed)
+		}
+		return true
+	})
+	if s.m.closed && len(s.consumers) > len(s.m.hands) {
+		t.Fatal("F6: Pop blocks after Close")
+	}
+}
+
+func (s *lineMachine[C]) compare(t *rapid.T) {
+	mustCheck(t, s.check())
+	if got := s.q.ListKeys(); !slices.Equal(got, s.m.order) || s.q.Len() != len(got) {
+		t.Fatalf("F1: keys = %v, want %v", got, s.m.order)
+	}
+	for _, key := range []string{"a", "b", "c", "BAD"} {
+		got, ok := s.q.GetByKey(key)
+		want, wantOK := s.m.pending[key]
+		if ok != wantOK || fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Fatalf("GetByKey(%s) = %v, %t, want %v", key, got, ok, want)
+		}
+	}
+	synced := false
+	select {
+	case <-s.q.Synced():
+		synced = true
+	default:
+	}
+	if synced != s.m.synced() || s.q.HasSynced() != synced {
+		t.Fatalf("F5: Synced = %t, HasSynced = %t, want %t; initial: %v", synced, s.q.HasSynced(), s.m.synced(), s.m.initial)
+	}
+	if st := s.q.Stats(); st.Processing != len(s.m.hands) || s.q.IsClosed() != s.m.closed {
+		t.Fatalf("Stats = %+v, %v are processing, closed: %t", st, s.m.hands, s.m.closed)
+	}
+}
+
+// wrote compares the error of a write, and lets the model begin.
+func (s *lineMachine[C]) wrote(t *rapid.T, err, want error) (accepted bool) {
+	if s.m.closed {
+		want = ErrClosed
+	}
+	if !errors.Is(err, want) {
+		t.Fatalf("error = %v, want %v", err, want)
+	}
+	return want == nil
+}
+
+func (s *lineMachine[C]) actions() map[string]func(*rapid.T) {
+	working := func(t *rapid.T) *consumer[C] {
+		at := slices.DeleteFunc(slices.Clone(s.consumers), func(c *consumer[C]) bool { return c.working == nil })
+		if len(at) == 0 {
+			t.Skip("nobody works")
+		}
+		return rapid.SampledFrom(at).Draw(t, "consumer")
+	}
+	finish := func(requeue bool, do func() error) func(*rapid.T) {
+		return func(t *rapid.T) {
+			c := working(t)
+			c.verdict <- do
+			s.m.finish(c.working.Key, requeue)
+			s.settle(t)
+			if !c.returned() {
+				t.Fatal("Pop has not returned")
+			}
+		}
+	}
+	return map[string]func(*rapid.T){
+		"Pop": func(t *rapid.T) {
+			c := &consumer[C]{given: make(chan handing[C], 1), verdict: make(chan func() error)}
+			c.blockedCall = callBlocked(func(ctx context.Context) (C, error) {
+				return s.q.Pop(ctx, func(key string, content C, initial bool) error {
+					c.given <- handing[C]{key, content, initial}
+					return (<-c.verdict)()
+				})
+			})
+			s.consumers = append(s.consumers, c)
+			s.settle(t)
+		},
+		"succeed": finish(false, func() error { return nil }),
+		"fail":    finish(false, func() error { return errors.New("failed") }),
+		"requeue": finish(true, func() error { return fmt.Errorf("wrapped: %w", Requeue(errBadKey)) }),
+		"panic":   finish(true, func() error { panic("process panics") }),
+		"exit":    finish(true, func() error { runtime.Goexit(); return nil }),
+		"giveUp": func(t *rapid.T) {
+			i := slices.IndexFunc(s.consumers, func(c *consumer[C]) bool { return c.working == nil })
+			if i < 0 {
+				t.Skip("nobody blocks")
+			}
+			c := s.consumers[i]
+			c.cancel()
+			synctest.Wait()
+			if !c.returned() || !errors.Is(c.err, context.Canceled) {
+				t.Fatalf("F6: Pop = %v after its context was cancelled", c.err)
+			}
+			s.consumers = slices.Delete(s.consumers, i, i+1)
+			s.settle(t)
+		},
+		"": s.compare,
+	}
+}
+
+// close is what happens in the end, now and then.
+func (s *lineMachine[C]) close(t *rapid.T) {
+	s.q.Close()
+	s.m.closed = true
+	s.settle(t)
+}
+
+// stop lets nothing stay blocked, so that the bubble can end, whatever is broken.
+func (s *lineMachine[C]) stop() {
+	s.q.Close()
+	for _, c := range s.consumers {
+		c.cancel()
+		close(c.verdict)
+	}
+}
+
+// TestFIFOProperty compares a FIFO with the textbook: a line of keys, and a map of the last
+// word on each.
+func TestFIFOProperty(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rapid.SyncTest(t, func(t *rapid.T) {
+			q, m := NewFIFO(versionKey), newTextLine[*version]()
+			m.requeue = func(key string, obj *version) { // F4
+				if _, newer := m.pending[key]; !newer && !m.forgotten.has(key) {
+					m.put(key, obj)
+				}
+			}
+			s := &lineMachine[*version]{
+				q: q, m: m,
+				check: func() error { return checkFIFO(q) },
+				keys:  rapid.SampledFrom([]string{"a", "b", "c", "BAD"}),
+			}
+			t.Cleanup(s.stop)
+			actions := s.actions()
+			fifoActions(s, q, actions)
+			t.Repeat(actions)
+			if rapid.Bool().Draw(t, "close") {
+				s.close(t)
+				t.Repeat(actions)
+			}
+		})
+	})
+}
+
+func fifoActions(s *lineMachine[*version], q *FIFO[string, *version], actions map[string]func(*rapid.T)) {
+	m := s.m
+	keyErr := func(v *version) error {
+		_, err := versionKey(v)
+		return err
+	}
+	forget := func(key string) (existed bool) {
+		_, pending := m.pending[key]
+		held := slices.Contains(m.hands, key)
+		m.forget(key)
+		if held {
+			m.forgotten.add(key)
+		} else {
+			m.initial.remove(key)
+		}
+		return pending || held
+	}
+	actions["Add"] = func(t *rapid.T) {
+		v := s.version(t)
+		if s.wrote(t, q.Add(v), keyErr(v)) {
+			m.put(v.key, v)
+			m.begun = true
+		}
+		s.settle(t)
+	}
+	actions["AddIfNotPresent"] = func(t *rapid.T) {
+		v := s.version(t)
+		_, pending := m.pending[v.key]
+		if s.wrote(t, q.AddIfNotPresent(v), keyErr(v)) && !pending {
+			m.put(v.key, v)
+			m.begun = true
+		}
+		s.settle(t)
+	}
+	actions["Delete"] = func(t *rapid.T) {
+		v := s.version(t)
+		if s.wrote(t, q.Delete(v), keyErr(v)) && forget(v.key) {
+			m.begun = true
+		}
+		s.settle(t)
+	}
+	actions["Replace"] = func(t *rapid.T) {
+		list, first := s.versionsOf(t), !m.begun
+		var want error
+		last := map[string]*version{}
+		for _, v := range list {
+			want = errors.Join(want, keyErr(v))
+			last[v.key] = v
+		}
+		if want != nil {
+			want = errBadKey
+		}
+		if s.wrote(t, q.Replace(list), want) {
+			for _, key := range []string{"a", "b", "c"} {
+				if last[key] == nil {
+					forget(key)
+				} else {
+					m.forget(key) // and not what it has of the initial list
+				}
+			}
+			for _, v := range list {
+				m.put(v.key, last[v.key])
+				if first {
+					m.initial.add(v.key)
+				}
+			}
+			m.begun = true
+		}
+		s.settle(t)
+	}
+	actions["Resync"] = func(t *rapid.T) { s.wrote(t, q.Resync(), nil) }
+}
+
+// known is a KnownObjects that changes under a DeltaFIFO's feet.
+type known struct {
+	mu   sync.Mutex
+	objs map[string]*version
+}
+
+func (k *known) ListKeys() []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Sorted(maps.Keys(k.objs))
+}
+
+func (k *known) GetByKey(key string) (*version, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	v, ok := k.objs[key]
+	return v, ok
+}
+
+func (k *known) set(v *version, ok bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.objs, v.key)
+	if ok {
+		k.objs[v.key] = v
+	}
+}
+
+// textDeltas is a DeltaFIFO as one would explain it.
+type textDeltas struct {
+	*textLine[Deltas[*version]]
+	known *known // nil: there are none
+	lossy bool   // Merge keeps the last two
+	sync  bool   // EmitSyncOnReplace
+}
+
+// mergeLastTwo keeps the last two changes, and works in place.
+func mergeLastTwo(pending Deltas[*version], next Delta[*version]) Deltas[*version] {
+	if len(pending) < 2 {
+		return append(pending, next)
+	}
+	n := copy(pending, pending[len(pending)-1:])
+	pending[n] = next
+	return pending[:n+1]
+}
+
+func (m *textDeltas) merge(pending Deltas[*version], next Delta[*version]) Deltas[*version] {
+	pending = slices.Clone(pending)
+	if m.lossy {
+		return mergeLastTwo(pending, next)
+	}
+	if len(pending) > 0 && next.Type == Deleted && pending.Newest().Type == Deleted { // D2
+		if pending.Newest().FinalStateUnknown {
+			pending[len(pending)-1] = next
+		}
+		return pending
+	}
+	return append(pending, next)
+}
+
+func (m *textDeltas) change(key string, d Delta[*version]) {
+	m.put(key, m.merge(m.pending[key], d))
+}
+
+func (m *textDeltas) exists(key string) bool { // D3
+	_, pending := m.pending[key]
+	if pending {
+		return true
+	}
+	if held, ok := m.hand[key]; ok {
+		return held.Newest().Type != Deleted
+	}
+	if m.known == nil {
+		return false
+	}
+	_, ok := m.known.GetByKey(key)
+	return ok
+}
+
+func (m *textDeltas) tombstone(key string) Delta[*version] { // D4
+	seen := slices.Concat(m.hand[key], m.pending[key])
+	for _, d := range slices.Backward(seen) {
+		if !d.ObjectMissing {
+			return Delta[*version]{Type: Deleted, Object: d.Object, FinalStateUnknown: true}
+		}
+	}
+	if m.known != nil {
+		if v, ok := m.known.GetByKey(key); ok {
+			return Delta[*version]{Type: Deleted, Object: v, FinalStateUnknown: true}
+		}
+	}
+	return Delta[*version]{Type: Deleted, FinalStateUnknown: true, ObjectMissing: true}
+}
+
+// unlisted returns the keys that exist, are not listed, and are not deleted already.
+func (m *textDeltas) unlisted(list []*version) (keys []string) {
+	all := slices.Concat(m.order, m.hands)
+	if m.known != nil {
+		all = append(all, m.known.ListKeys()...)
+	}
+	for _, key := range all {
+		newest := slices.Concat(m.hand[key], m.pending[key])
+		if slices.ContainsFunc(list, func(v *version) bool { return v.key == key }) ||
+			slices.Contains(keys, key) || !m.exists(key) ||
+			len(newest) > 0 && newest.Newest().Type == Deleted {
+			continue
+		}
+		keys = append(keys, key)
+	}
+	return keys
+}
+
+func (m *textDeltas) replace(list []*version) {
+	t := Replaced
+	if m.sync {
+		t = Sync
+	}
+	deletions := map[string]Delta[*version]{}
+	keys := m.unlisted(list)
+	for _, key := range keys {
+		deletions[key] = m.tombstone(key)
+	}
+	first := !m.begun
+	for _, v := range list {
+		m.change(v.key, Delta[*version]{Type: t, Object: v})
+		if first {
+			m.initial.add(v.key)
+		}
+	}
+	for _, key := range keys {
+		m.change(key, deletions[key])
+		if first {
+			m.initial.add(key)
+		}
+	}
+	m.begun = true
+}
+
+// TestDeltaFIFOProperty compares a DeltaFIFO with the textbook.
+func TestDeltaFIFOProperty(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rapid.SyncTest(t, func(t *rapid.T) {
+			var opts DeltaFIFOOptions[string, *version]
+			m := &textDeltas{textLine: newTextLine[Deltas[*version]]()}
+			if rapid.Bool().Draw(t, "KnownObjects") {
+				m.known = &known{objs: map[string]*version{}}
+				opts.KnownObjects = m.known
+			}
+			if m.lossy = rapid.Bool().Draw(t, "Merge"); m.lossy {
+				opts.Merge = mergeLastTwo
+			}
+			m.sync = rapid.Bool().Draw(t, "EmitSyncOnReplace")
+			opts.EmitSyncOnReplace = m.sync
+			m.requeue = func(key string, deltas Deltas[*version]) { // D8
+				for _, d := range m.pending[key] {
+					deltas = m.merge(deltas, d)
+				}
+				m.put(key, deltas)
+			}
+			q := NewDeltaFIFO(versionKey, opts)
+			s := &lineMachine[Deltas[*version]]{
+				q: q, m: m.textLine,
+				check: func() error { return checkDeltaFIFO(q) },
+				keys:  rapid.SampledFrom([]string{"a", "b", "c", "BAD"}),
+			}
+			t.Cleanup(s.stop)
+			actions := s.actions()
+			deltaActions(s, m, q, actions)
+			t.Repeat(actions)
+			if rapid.Bool().Draw(t, "close") {
+				s.close(t)
+				t.Repeat(actions)
+			}
+		})
+	})
+}
+
+func deltaActions(s *lineMachine[Deltas[*version]], m *textDeltas, q *DeltaFIFO[string, *version], actions map[string]func(*rapid.T)) {
+	keyErr := func(v *version) error {
+		_, err := versionKey(v)
+		return err
+	}
+	write := func(do func(*version) error, change func(*version)) func(*rapid.T) {
+		return func(t *rapid.T) {
+			v := s.version(t)
+			if s.wrote(t, do(v), keyErr(v)) {
+				change(v)
+			}
+			s.settle(t)
+		}
+	}
+	add := func(t DeltaType) func(*version) {
+		return func(v *version) {
+			m.change(v.key, Delta[*version]{Type: t, Object: v})
+			m.begun = true
+		}
+	}
+	actions["Add"] = write(q.Add, add(Added))
+	actions["Update"] = write(q.Update, add(Updated))
+	actions["Delete"] = write(q.Delete, func(v *version) {
+		if m.exists(v.key) {
+			add(Deleted)(v)
+		}
+	})
+	actions["DeleteKey"] = func(t *rapid.T) {
+		v := s.version(t)
+		if s.wrote(t, q.DeleteKey(v.key), nil) && m.exists(v.key) {
+			m.change(v.key, m.tombstone(v.key))
+			m.begun = true
+		}
+		s.settle(t)
+	}
+	actions["AddIfNotPresent"] = func(t *rapid.T) {
+		v := s.version(t)
+		var deltas Deltas[*version]
+		for i := range rapid.IntRange(0, 2).Draw(t, "deltas") {
+			deltas = append(deltas, Delta[*version]{Type: []DeltaType{Added, Deleted}[i], Object: v})
+		}
+		_, pending := m.pending[v.key]
+		if s.wrote(t, q.AddIfNotPresent(v.key, deltas), nil) && !pending && len(deltas) > 0 {
+			m.put(v.key, deltas)
+			m.begun = true
+		}
+		s.settle(t)
+	}
+	actions["Replace"] = func(t *rapid.T) {
+		list := s.versionsOf(t)
+		var want error
+		if slices.ContainsFunc(list, func(v *version) bool { return keyErr(v) != nil }) {
+			want = errBadKey
+		}
+		if s.wrote(t, q.Replace(list), want) {
+			m.replace(list)
+		}
+		s.settle(t)
+	}
+	actions["Resync"] = func(t *rapid.T) {
+		if s.wrote(t, q.Resync(), nil) && m.known != nil {
+			for _, key := range m.known.ListKeys() {
+				_, pending := m.pending[key]
+				_, held := m.hand[key]
+				if !pending && !held { // D6
+					v, _ := m.known.GetByKey(key)
+					m.change(key, Delta[*version]{Type: Sync, Object: v})
+				}
+			}
+		}
+		s.settle(t)
+	}
+	actions["know"] = func(t *rapid.T) {
+		if m.known != nil {
+			m.known.set(s.version(t), rapid.Bool().Draw(t, "known"))
+		}
+	}
+}
