@@ -78,10 +78,10 @@ type DeltaFIFOOptions[K comparable, V any] struct {
 	Transform func(V) (V, error)
 
 	// Merge, if not nil, decides what is pending for a key once next has come; pending is
-	// empty if nothing was. It may change pending and return it. To return nothing panics.
-	// By default next is appended, but of two Deleted in a row one stays: the older, unless
-	// its final state is unknown. The queue calls it with its lock held: it must not call
-	// the queue.
+	// empty if nothing was. It is given a copy, O(n) for n changes pending, and may change
+	// and return that. To return nothing panics. By default next is appended, but of two
+	// Deleted in a row one stays: the older, unless its final state is unknown. The queue
+	// calls it with its lock held: it must not call the queue.
 	Merge func(pending Deltas[V], next Delta[V]) Deltas[V]
 }
 
@@ -186,10 +186,11 @@ func pendingOf[K comparable, V any](e *deltaEntry[K, V]) Deltas[V] {
 	return e.acc.pending
 }
 
-// merge returns pending once next has come (D2).
+// merge returns pending once next has come (D2). A Merge that panics, or returns nothing, has
+// seen but a copy of pending.
 func (q *DeltaFIFO[K, V]) merge(pending Deltas[V], next Delta[V]) Deltas[V] {
 	if q.opts.Merge != nil {
-		merged := q.opts.Merge(pending, next)
+		merged := q.opts.Merge(slices.Clone(pending), next)
 		if len(merged) == 0 {
 			panic("typedqueue: Merge returned nothing")
 		}
@@ -363,14 +364,14 @@ func (q *DeltaFIFO[K, V]) changeAll(changes []keyed[K, V], initial bool) {
 	}
 }
 
-// mergeAll is changeAll where Merge decides, which may change what is given, and panic. So
-// it works on copies first.
+// mergeAll is changeAll where Merge decides, which may panic: so everything is worked out
+// before anything is changed.
 func (q *DeltaFIFO[K, V]) mergeAll(changes []keyed[K, V], initial bool) {
 	merged := make(map[K]Deltas[V], len(changes))
 	for _, c := range changes {
 		pending, ok := merged[c.key]
 		if !ok {
-			pending = slices.Clone(pendingOf(q.find(c.key)))
+			pending = pendingOf(q.find(c.key))
 		}
 		merged[c.key] = q.merge(pending, c.delta)
 	}

@@ -155,7 +155,7 @@ func (l *line[K, C, H]) pop(
 	l.mu.Unlock()
 
 	requeue := true // also if process panics or calls runtime.Goexit
-	defer func() { l.processed(e, c, requeue, putBack) }()
+	defer func() { l.processed(e, c, initial, requeue, putBack) }()
 	err = process(key, c, initial)
 	requeue = err != nil && asksRequeue(err)
 	return c, err
@@ -166,12 +166,12 @@ func asksRequeue(err error) bool {
 	return errors.As(err, &asked)
 }
 
-// processed ends the processing of e, for which process was given c.
-func (l *line[K, C, H]) processed(e *entry[K, content[C, H]], c C, requeue bool, putBack func(*entry[K, content[C, H]], C)) {
+// processed ends the processing of e, for which process was given c and initial.
+func (l *line[K, C, H]) processed(e *entry[K, content[C, H]], c C, initial, requeue bool, putBack func(*entry[K, content[C, H]], C)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	defer func() { // also if putBack panics
-		if !requeue || e.acc.forgotten || !e.is(dirty) {
+		if initial && (!requeue || e.acc.forgotten || !e.is(dirty)) {
 			l.settleInitial(e)
 		}
 		var none H

@@ -57,14 +57,6 @@ func (h *heap[E]) remove(i int) E {
 	return x
 }
 
-// clear drops everything, telling each element.
-func (h *heap[E]) clear() {
-	for _, x := range h.items {
-		x.moved(-1)
-	}
-	h.items = nil
-}
-
 // up moves the element at index i towards the top until its parent is not after it, and
 // returns where it came to rest.
 func (h *heap[E]) up(i int) int {

@@ -45,21 +45,18 @@ func (l *list[K, A]) remove(e *entry[K, A]) {
 type order[K comparable, A any] struct {
 	n      int
 	plain  list[K, A]           // O1: the entries of priority 0
-	levels map[int]*level[K, A] // O1: those of each other priority; up to levelKeep may be empty
+	levels map[int]*level[K, A] // O1: those of each other priority that has any
 	peak   int                  // not less than len(levels); see trimmed
-	open   heap[*level[K, A]]   // O2: the levels that are not empty, the highest on top
+	open   heap[*level[K, A]]   // O2: the same levels, the highest on top
+	spare  []*level[K, A]       // O3: empty levels for the next priorities; at most keepCap
 }
 
 // level is one priority's part of an order.
 type level[K comparable, A any] struct {
 	list[K, A]
 	priority int
-	place    int // in the heap; -1 when it is empty
+	place    int // in the heap
 }
-
-// levelKeep is how many priorities an order remembers when they have no entry, so that a
-// steady few of them cost no allocation.
-const levelKeep = keepCap
 
 func (l *level[K, A]) before(other *level[K, A]) bool { return l.priority > other.priority }
 func (l *level[K, A]) moved(to int)                   { l.place = to }
@@ -83,17 +80,27 @@ func (o *order[K, A]) push(e *entry[K, A]) {
 	}
 	l := o.levels[e.priority]
 	if l == nil {
-		if o.levels == nil {
-			o.levels = make(map[int]*level[K, A])
-		}
-		l = &level[K, A]{priority: e.priority}
-		o.levels[e.priority] = l
-		o.peak = max(o.peak, len(o.levels))
+		l = o.openLevel(e.priority)
 	}
 	l.push(e)
-	if l.n == 1 {
-		o.open.push(l)
+}
+
+// openLevel returns a new level.
+func (o *order[K, A]) openLevel(priority int) *level[K, A] {
+	var l *level[K, A]
+	if last := len(o.spare) - 1; last >= 0 {
+		l, o.spare = o.spare[last], o.spare[:last]
+	} else {
+		l = new(level[K, A])
 	}
+	l.priority = priority
+	if o.levels == nil {
+		o.levels = make(map[int]*level[K, A])
+	}
+	o.levels[priority] = l
+	o.peak = max(o.peak, len(o.levels))
+	o.open.push(l)
+	return l
 }
 
 // remove takes e, which must be in the line, out of it.
@@ -105,13 +112,13 @@ func (o *order[K, A]) remove(e *entry[K, A]) {
 	}
 	l := o.levels[e.priority]
 	l.remove(e)
-	if l.n > 0 {
-		return
-	}
-	o.open.remove(l.place)
-	if len(o.levels) > levelKeep {
+	if l.n == 0 {
+		o.open.remove(l.place)
 		delete(o.levels, l.priority)
 		o.levels = trimmed(o.levels, &o.peak)
+		if len(o.spare) < keepCap {
+			o.spare = append(o.spare, l)
+		}
 	}
 }
 

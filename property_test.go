@@ -297,22 +297,17 @@ func checkList[K comparable, A any](l *list[K, A]) error {
 }
 
 func checkOrder[K comparable, A any](o *order[K, A]) error {
-	n, empty, open := 0, 0, 0
 	lists := map[int]*list[K, A]{0: &o.plain}
 	for p, l := range o.levels {
-		if p == 0 || l.priority != p {
-			return broken("O1", "the level of priority %d stands at %d", l.priority, p)
-		}
-		lists[p] = &l.list
 		switch {
-		case l.n == 0:
-			empty++
+		case p == 0 || l.priority != p || l.n == 0:
+			return broken("O1", "a level of priority %d with %d entries stands at %d", l.priority, l.n, p)
 		case l.place < 0 || l.place >= o.open.len() || o.open.items[l.place] != l:
 			return broken("O2", "the heap does not know of priority %d", p)
-		default:
-			open++
 		}
+		lists[p] = &l.list
 	}
+	n := 0
 	for p, l := range lists {
 		if err := checkList(l); err != nil {
 			return err
@@ -324,11 +319,14 @@ func checkOrder[K comparable, A any](o *order[K, A]) error {
 		}
 		n += l.n
 	}
-	if n != o.n || empty > levelKeep {
-		return broken("O1", "%d entries, n = %d, %d empty levels", n, o.n, empty)
+	if n != o.n || o.peak < len(o.levels) {
+		return broken("O1", "%d entries, n = %d; %d levels, peak = %d", n, o.n, len(o.levels), o.peak)
 	}
-	if open != o.open.len() {
-		return broken("O2", "%d levels have entries, the heap holds %d", open, o.open.len())
+	if len(o.levels) != o.open.len() {
+		return broken("O2", "%d levels, the heap holds %d", len(o.levels), o.open.len())
+	}
+	if len(o.spare) > keepCap || slices.ContainsFunc(o.spare, func(l *level[K, A]) bool { return l.n != 0 || l.first != nil }) {
+		return broken("O3", "%d spare levels, or one that is not empty", len(o.spare))
 	}
 	return checkHeap(&o.open, func(l *level[K, A]) int { return l.place })
 }
@@ -345,11 +343,14 @@ func TestOrderCheck(t *testing.T) {
 		{"O1", func(o *orderOfInts) { o.n-- }},
 		{"O1", func(o *orderOfInts) { o.levels[1].priority = 3 }},
 		{"O2", func(o *orderOfInts) { o.open.remove(0) }},
-		{"O2", func(o *orderOfInts) { // an empty level in the heap
+		{"O1", func(o *orderOfInts) { // an empty level in the heap
 			for l := o.levels[1]; l.n > 0; o.n-- {
 				l.remove(l.first)
 			}
 		}},
+		{"O2", func(o *orderOfInts) { o.levels[1].place++ }},
+		{"O2", func(o *orderOfInts) { o.open.push(&level[int, struct{}]{priority: 9}) }},
+		{"O3", func(o *orderOfInts) { o.spare = append(o.spare, o.levels[1]) }},
 	} {
 		var o orderOfInts
 		for i := range 6 {
@@ -395,10 +396,10 @@ func TestOrderProperty(t *testing.T) {
 				}
 			},
 			"manyPriorities": func(t *rapid.T) { // more than it keeps, so that it forgets
-				for p := range 9 * levelKeep {
+				for p := range 9 * keepCap {
 					push(p)
 				}
-				for range 9 * levelKeep {
+				for range 9 * keepCap {
 					remove(o.front())
 				}
 			},
@@ -1248,11 +1249,13 @@ func (m *textLine[C]) forget(key string) {
 	m.order = slices.DeleteFunc(m.order, func(k string) bool { return k == key })
 }
 
-func (m *textLine[C]) finish(key string, requeue bool) {
+// finish ends the processing of what p was handed out.
+func (m *textLine[C]) finish(p *handing[C], requeue bool) {
+	key := p.Key
 	if requeue {
-		m.requeue(key, m.hand[key])
+		m.requeue(key, p.Content)
 	}
-	if _, pending := m.pending[key]; !requeue || !pending || m.forgotten.has(key) {
+	if _, pending := m.pending[key]; p.Initial && (!requeue || !pending || m.forgotten.has(key)) {
 		m.initial.remove(key)
 	}
 	delete(m.hand, key)
@@ -1404,7 +1407,7 @@ func (s *lineMachine[C]) actions() map[string]func(*rapid.T) {
 		return func(t *rapid.T) {
 			c := working(t)
 			c.verdict <- do
-			s.m.finish(c.working.Key, requeue)
+			s.m.finish(c.working, requeue)
 			s.settle(t)
 			if !c.returned() {
 				t.Fatal("Pop has not returned")

@@ -291,8 +291,8 @@ func (c *core[K, A]) releaseDrains() {
 }
 
 // await returns the entry that it hands out, as soon as one is ready; before that it
-// fails with ctx's error once ctx is done, and with atEnd once the queue is closed. A nil
-// ctx is never done. mu is given up while it sleeps, and held again when it returns.
+// fails with ctx's error once ctx is done, and with atEnd once the queue is closed. mu is
+// given up while it sleeps, and held again when it returns.
 func (c *core[K, A]) await(ctx context.Context, atEnd error) (*entry[K, A], error) {
 	for c.ready() == 0 {
 		if c.closed {
@@ -310,16 +310,11 @@ func (c *core[K, A]) await(ctx context.Context, atEnd error) (*entry[K, A], erro
 func (c *core[K, A]) sleep(ctx context.Context) error {
 	s := c.getters.enter()
 	c.mu.Unlock()
-	var err error
-	if ctx == nil {
-		<-s.wake
-	} else {
-		select {
-		case <-s.wake:
-		case <-ctx.Done():
-		}
-		err = ctx.Err()
+	select {
+	case <-s.wake:
+	case <-ctx.Done():
 	}
+	err := ctx.Err()
 	c.mu.Lock()
 	c.getters.leave(s)
 	if err != nil {
@@ -524,13 +519,13 @@ func (q *queue[T]) count(changed bool) {
 // that is for that worker to get. The result is client-go's, on purpose; in new code
 // Consume, Run or GetContext read better.
 func (q *queue[T]) Get() (item T, shutdown bool) {
-	item, _, err := q.get(nil)
+	item, _, err := q.get(context.Background())
 	return item, err != nil
 }
 
 // GetWithPriority is Get and tells the priority that the item had.
 func (q *queue[T]) GetWithPriority() (item T, priority int, shutdown bool) {
-	item, priority, err := q.get(nil)
+	item, priority, err := q.get(context.Background())
 	return item, priority, err != nil
 }
 
@@ -553,10 +548,10 @@ func (q *queue[T]) TryGet() (item T, ok bool) {
 	return item, true
 }
 
-// get is GetContext with a priority; a nil ctx is never done.
+// get is GetContext with a priority.
 func (q *queue[T]) get(ctx context.Context) (item T, priority int, err error) {
-	if ctx != nil && ctx.Err() != nil {
-		return item, 0, ctx.Err()
+	if err := ctx.Err(); err != nil {
+		return item, 0, err
 	}
 	q.mu.Lock()
 	e, err := q.await(ctx, ErrShutDown)

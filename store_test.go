@@ -563,7 +563,7 @@ func TestStore_S3_IndexValuesVanish(t *testing.T) {
 	if got := bySpace.Get(1); len(got) != 1 {
 		t.Errorf("%d members are left", len(got))
 	}
-	if grown := int64(heapInUse()) - int64(before); grown > 1<<20 {
+	if grown := heapInUse() - before; grown > 1<<20 {
 		t.Errorf("%d bytes are left of what is gone", grown)
 	}
 	if err := checkStore(s); err != nil {
@@ -640,14 +640,6 @@ func TestStore_S3_ShrinksOnTheWay(t *testing.T) {
 			}
 		}
 	}
-}
-
-func heapInUse() uint64 {
-	runtime.GC()
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
 }
 
 func TestStore_S4_ZeroValuesAreValues(t *testing.T) {

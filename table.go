@@ -132,26 +132,23 @@ func (t *table[K, A]) all(yield func(*entry[K, A]) bool) {
 // mustKey panics if key could not be found again once it is in a table: if it is not
 // equal to itself (NaN), or its dynamic type cannot be hashed (Q10).
 func mustKey[K comparable](key K) {
-	if simpleKey[K]() {
-		return
-	}
 	if err := keyFault(key); err != nil {
 		panic("typedqueue: " + err.Error())
 	}
 }
 
-// simpleKey reports at once, for the commonest kinds, that no key of type K is faulty.
-func simpleKey[K comparable]() bool {
+// keyFault returns what mustKey would panic about, or nil.
+func keyFault[K comparable](key K) error {
 	switch reflect.TypeFor[K]().Kind() {
 	case reflect.Float32, reflect.Float64, reflect.Complex64, reflect.Complex128,
 		reflect.Interface, reflect.Struct, reflect.Array:
-		return false
+		return selfUnequal(key)
 	}
-	return true
+	return nil // no value of the other kinds can be at fault
 }
 
-// keyFault returns what mustKey would panic about, or nil.
-func keyFault[K comparable](key K) (err error) {
+// selfUnequal returns why key is not equal to itself, or nil if it is.
+func selfUnequal[K comparable](key K) (err error) {
 	defer func() {
 		if recover() != nil { // by the comparison below, its one cause
 			err = fmt.Errorf("key of type %T holds something that cannot be hashed", key)
