@@ -247,6 +247,7 @@ func TestDeltaFIFO_D2_MergeIsAskedEachTime(t *testing.T) {
 			": + Updated a3", ": Updated a3 + Updated a4",
 			": Added a1, Updated a2 + Updated a3", ": Added a1, Updated a2, Updated a3 + Updated a4",
 		}},
+		{"not for a deletion that is pending already", []move{doDelete("k1"), doReplace()}, []string{": + Deleted k1"}}, // D4
 		{"not when nothing came meanwhile", []move{doAdd("a1"), doPop("a", endRequeue)}, []string{": + Added a1"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -485,7 +486,10 @@ func TestDeltaFIFO_D5_Deletions(t *testing.T) {
 			t.Errorf("Oldest() = %v, Newest() = %v of %v", got.Oldest(), got.Newest(), want)
 		}
 	}
-	playLine(t, q, doResync) // a is listed but has no object: nothing to tell
+	got := playLine(t, newDeltaLine(DeltaFIFOOptions[string, string]{KnownObjects: listed}), doResync) // D6: a has no object to tell again
+	if want := []string{"b: Sync b0"}; !slices.Equal(got, want) {
+		t.Errorf("Resync has queued %v, want %v", got, want)
+	}
 }
 
 func TestDeltaFIFO_D6_Resync(t *testing.T) {
@@ -827,11 +831,13 @@ func TestDeltaFIFO_D8_Synced(t *testing.T) {
 		{"in processing by Resync, listed, requeued", knownOf("a0"), []move{doResync, doPop("a", endRequeue, doReplace("a1"), unsynced), unsynced, doPop("a*", endNil), synced}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var opts DeltaFIFOOptions[string, string]
-			if tt.known != nil {
-				opts.KnownObjects = tt.known
+			for _, merge := range []func(Deltas[string], Delta[string]) Deltas[string]{nil, new(mergeLog).merge} {
+				opts := DeltaFIFOOptions[string, string]{Merge: merge}
+				if tt.known != nil {
+					opts.KnownObjects = tt.known
+				}
+				playLine(t, newDeltaLine(opts), tt.moves...)
 			}
-			playLine(t, newDeltaLine(opts), tt.moves...)
 		})
 	}
 }
@@ -915,8 +921,8 @@ func TestDeltaFIFO_D8_ReadingIsDetached(t *testing.T) {
 			r.t.Errorf("GetByKey = %v, %v of a key that is in processing, not pending", got, ok)
 		}
 	}))
-	if _, _, err := q.Get("!"); !errors.Is(err, errNoLineKey) {
-		t.Errorf("Get of an object without a key = %v", err)
+	if got, ok, err := q.Get("!"); got != nil || ok || !errors.Is(err, errNoLineKey) {
+		t.Errorf("Get of an object without a key = %v, %v, %v", got, ok, err)
 	}
 	if key, err := q.KeyOf("b7"); key != "b" || err != nil {
 		t.Errorf("KeyOf = %q, %v", key, err)

@@ -373,6 +373,9 @@ func TestFIFO_F1_Order(t *testing.T) {
 			if got, ok := q.GetByKey("n"); got != "" || ok {
 				t.Errorf("GetByKey of an absent key = %q, %v", got, ok)
 			}
+			if got, ok, err := q.Get("!"); got != "" || ok || !errors.Is(err, errNoLineKey) {
+				t.Errorf("Get of an object without a key = %q, %v, %v", got, ok, err)
+			}
 			if diff := cmp.Diff(tt.want, playLine(t, q)); diff != "" {
 				t.Errorf("popped (-want +got):\n%s", diff)
 			}
@@ -667,6 +670,9 @@ func TestLine_F5_Synced(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			forLines(t, func(t *testing.T, q testLine) { playLine(t, q, tt.moves...) })
+			t.Run("DeltaFIFO with Merge", func(t *testing.T) {
+				playLine(t, newDeltaLine(DeltaFIFOOptions[string, string]{Merge: new(mergeLog).merge}), tt.moves...)
+			})
 		})
 	}
 }
@@ -742,9 +748,10 @@ func TestLine_F6_LenCountsPendingKeys(t *testing.T) {
 				doPop("b", endRequeue, wantKeys("a"), gauges(0, 2)), wantKeys("a", "b"), gauges(1, 1)),
 			wantKeys("a", "b"), gauges(2, 0), doPop("a", endNil), doPop("b", endNil), wantKeys(), gauges(0, 0))
 		r.play(doDelete("n1"), doDeleteKey("n"), doAdd("a4"), doAddAbsent("a5"), doPop("a", endNil))
-		// Added: a, b, a while in processing, b put back, a at last. Changed nothing: three calls.
-		if s := q.Stats(); s.Adds != 5 || s.Merged != 3 {
-			t.Errorf("Stats() = %+v, want Adds 5, Merged 3", s)
+		r.play(doAdd("c1"), doDelete("c1"))
+		// Added: a, b, a while in processing, b put back, a at last, c. Changed nothing: three calls.
+		if s := q.Stats(); s.Adds != 6 || s.Merged != 3 {
+			t.Errorf("Stats() = %+v, want Adds 6, Merged 3", s)
 		}
 	})
 }
@@ -1336,6 +1343,25 @@ func TestLine_Q9_NothingIsKept(t *testing.T) {
 			runtime.KeepAlive(tt.q)
 		})
 	}
+	t.Run("FIFO, deleted while in processing", func(t *testing.T) {
+		if err := fifo.Add(&obj{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := fifo.Pop(t.Context(), func(int, *obj, bool) error {
+			newer := &obj{}
+			kept := weak.Make(newer)
+			if err := errors.Join(fifo.Add(newer), fifo.Delete(newer)); err != nil {
+				t.Error(err)
+			}
+			runtime.GC()
+			if kept.Value() != nil {
+				t.Error("a deleted object is kept alive while an older one is in processing")
+			}
+			return nil
+		}); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestLine_Q9_SteadyStateAllocations(t *testing.T) {
