@@ -806,6 +806,16 @@ func TestDelayingQueue_T7_Priority(t *testing.T) {
 		{"kept after Done", get(-100), func(q q) { q.AddAfter("a", ms); q.Done("a") }, "a:-100"},
 		{"not kept by Add", get(-100), func(q q) { q.Add("a") }, "a:0"},
 		{"forgotten with Done", get(100), func(q q) { q.Done("a"); q.AddAfter("a", ms) }, "a:0"},
+		{"not of a past hold, waiting", get(100), func(q q) {
+			q.AddAfterWithPriority("a", time.Hour, 0)
+			q.Done("a")
+			q.AddAfter("a", ms)
+		}, "a:0"},
+		{"not of a past hold, ready", get(100), func(q q) {
+			q.Add("a")
+			q.Done("a")
+			q.AddAfter("a", ms)
+		}, "a:0"},
 		{"of this hold", get(100), func(q q) { q.Done("a"); q.Add("a"); q.TryGet(); q.AddAfter("a", ms) }, "a:0"},
 		{"stated 0", get(-100), func(q q) { q.AddAfterWithPriority("a", ms, 0) }, "a:0"},
 		{"stated 0 is lower", get(100), func(q q) { q.AddAfterWithPriority("a", ms, 0) }, "a:0"},

@@ -921,6 +921,42 @@ func TestLine_F6_CancelEndsAWaitingPop(t *testing.T) {
 	})
 }
 
+// A Pop that has been woken for a key, but gives up instead, wakes another.
+func TestLine_F6_CanceledPopPassesTheWakeUpOn(t *testing.T) {
+	forLinesInBubble(t, func(t *testing.T, q testLine) {
+		for i := range 50 {
+			ctx, cancel := context.WithCancel(t.Context())
+			popped := make(chan error, 2)
+			for _, ctx := range []context.Context{ctx, t.Context()} { // the first to sleep is the first to be woken
+				go func() {
+					_, err := q.next(ctx, processNothing)
+					popped <- err
+				}()
+				synctest.Wait()
+			}
+			steps := []func(){func() { _ = q.Add("a1") }, cancel}
+			steps[i%2]()
+			steps[1-i%2]()
+			synctest.Wait()
+			if n := q.Len(); n > 0 {
+				t.Errorf("a key is ready, and %d Pops have returned", len(popped))
+			}
+			cancel()
+			if err := q.Add("b1"); err != nil { // for the second, if the first got a1 in time
+				t.Error(err)
+			}
+			for range 2 {
+				if err := <-popped; err != nil && !errors.Is(err, context.Canceled) {
+					t.Errorf("Pop = %v", err)
+				}
+			}
+			if q.Len() > 0 {
+				playLine(t, q)
+			}
+		}
+	})
+}
+
 // Pops give up, and keys come, at drawn moments, many of them the same: each key is popped
 // once or still there, and no Pop sleeps while one is ready (C43).
 func TestLine_F6_CancelRacesWithAdd(t *testing.T) {

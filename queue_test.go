@@ -821,6 +821,13 @@ func TestQueue_Q7_DrainErrors(t *testing.T) {
 			}, nil, context.Canceled, time.Second, left,
 		},
 		{
+			"cancelled with a cause", func(t *testing.T) context.Context { // ctx's error, not its cause
+				ctx, cancel := context.WithCancelCause(t.Context())
+				time.AfterFunc(time.Second, func() { cancel(errors.New("cause")) })
+				return ctx
+			}, nil, context.Canceled, time.Second, left,
+		},
+		{
 			"done from the start", func(t *testing.T) context.Context {
 				ctx, cancel := context.WithCancel(t.Context())
 				cancel()
@@ -999,6 +1006,14 @@ func TestQueue_Q8_GetContext(t *testing.T) {
 		}
 		q.Done("a")
 
+		caused, cancelCause := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { cancelCause(errors.New("cause")) })
+		for range 2 { // while it sleeps, and before
+			if item, err := q.GetContext(caused); item != "" || !errors.Is(err, context.Canceled) {
+				t.Errorf("GetContext = %q, %v", item, err)
+			}
+		}
+
 		start := time.Now()
 		ctx, cancel = context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
@@ -1073,9 +1088,11 @@ func TestQueue_Q8_NoLostWakeUp(t *testing.T) {
 				}()
 			}
 			const steps = 20
-			for range 2 * steps {
+			var cancels []context.CancelFunc
+			for range 4 * steps {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rnd.IntN(steps))*time.Millisecond)
 				defer cancel()
+				cancels = append(cancels, cancel)
 				getter(ctx)
 			}
 			for range 3 { // these stay, so that there is always one left
@@ -1083,8 +1100,13 @@ func TestQueue_Q8_NoLostWakeUp(t *testing.T) {
 			}
 			for i := range steps {
 				q.Add(i)
-				if rnd.IntN(3) == 0 {
+				switch rnd.IntN(4) {
+				case 0:
 					q.TryGet() // somebody who takes it from the woken, and keeps it
+				case 1:
+					for _, cancel := range cancels { // the woken among them, very likely before it runs
+						cancel()
+					}
 				}
 				synctest.Wait()
 				if n := q.Len(); n > 0 && sleeping.Load() > 0 {

@@ -435,8 +435,8 @@ type RunOptions[T comparable] struct {
 // priority that it was handed out with, for whoever works on the queue next.
 //
 // A panic in reconcile goes on panicking, after Done, in a goroutine of Run's, so it ends
-// the program. A runtime.Goexit ends that worker, after Done; when all workers have gone
-// so, Run returns an error. A nil ctx or reconcile, or a negative option, panics at once.
+// the program. A runtime.Goexit ends that worker, after Done; when no worker is left because
+// of that, Run returns an error. A nil ctx or reconcile, or a negative option, panics at once.
 func (q *RateLimitingQueue[T]) Run(ctx context.Context, opts RunOptions[T], reconcile func(context.Context, T) error) error {
 	mustContext(ctx)
 	if reconcile == nil {
@@ -454,10 +454,10 @@ func (q *RateLimitingQueue[T]) Run(ctx context.Context, opts RunOptions[T], reco
 	switch {
 	case r.stopped.Load():
 		return context.Cause(ctx)
-	case r.emptied.Load():
+	case r.emptied.Load() && (!r.exited.Load() || q.Len() == 0):
 		return nil
 	}
-	return errors.New("typedqueue: runtime.Goexit has ended every worker")
+	return errors.New("typedqueue: runtime.Goexit has ended the last worker")
 }
 
 // run is one call of Run.
@@ -467,22 +467,28 @@ type run[T comparable] struct {
 	opts      RunOptions[T]
 	reconcile func(context.Context, T) error
 
-	attempts         failures[T] // in a row; used only if MaxAttempts is not 0
-	stopped, emptied atomic.Bool // a worker found ctx done; found the queue shut down and empty
+	attempts failures[T] // in a row; used only if MaxAttempts is not 0
+
+	// How workers ended: at least one found ctx done, found the queue shut down and empty, or
+	// left through runtime.Goexit, perhaps with its item ready again.
+	stopped, emptied, exited atomic.Bool
 }
 
 func (r *run[T]) work() {
+	end := &r.exited
+	defer func() { end.Store(true) }()
 	for {
 		item, _, err := r.q.get(r.ctx)
-		if err == ErrShutDown {
-			r.emptied.Store(true)
-			return
+		switch {
+		case err == nil:
+			r.one(item)
+			continue
+		case errors.Is(err, ErrShutDown):
+			end = &r.emptied
+		default:
+			end = &r.stopped
 		}
-		if err != nil {
-			r.stopped.Store(true)
-			return
-		}
-		r.one(item)
+		return
 	}
 }
 

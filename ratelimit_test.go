@@ -1991,6 +1991,29 @@ func TestRateLimitingQueue_R6_GoexitEndsAllWorkers(t *testing.T) {
 	})
 }
 
+// The last worker leaves by Goexit, with its item ready again, when the other has found the
+// queue shut down and empty: then it is not, and Run must not say so.
+func TestRateLimitingQueue_R6_GoexitOfTheLastWorker(t *testing.T) {
+	for _, dirty := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			q := NewRateLimitingQueue[string](nil, Options{})
+			q.Add("x")
+			err := q.Run(t.Context(), RunOptions[string]{Workers: 2}, func(_ context.Context, item string) error {
+				if dirty {
+					q.Add(item)
+				}
+				q.ShutDown()
+				time.Sleep(time.Second) // the other worker leaves
+				runtime.Goexit()
+				return nil
+			})
+			if (err != nil) != dirty || (q.Len() > 0) != dirty {
+				t.Errorf("dirty %t: Run = %v with %d items left", dirty, err, q.Len())
+			}
+		})
+	}
+}
+
 // GiveUp is the caller's as well: the item is done when it does not return.
 func TestRateLimitingQueue_R6_GoexitInGiveUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
