@@ -62,7 +62,11 @@ func (c *catalog[I, K, V]) file(r *record[K, V], values []I) {
 		c.leave(pl)
 	}
 	clear(places[len(values):])
-	c.cards[r.at] = places[:len(values)]
+	places = places[:len(values)]
+	if cap(places) > keepCap && len(places) < cap(places)/4 {
+		places = slices.Clone(places)
+	}
+	c.cards[r.at] = places
 }
 
 // join adds m to the posting of value.

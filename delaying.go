@@ -10,7 +10,8 @@ import (
 // due and then becomes ready, in one step. It is client-go's
 // workqueue.TypedDelayingInterface, without its goroutine, channel and heartbeat: one
 // timer runs, and only while something waits. So a queue that is dropped is collected, even
-// with items waiting, and in a testing/synctest bubble it follows the bubble's clock.
+// with items waiting, and in a testing/synctest bubble it follows the bubble's clock. What Queue promises holds here too, but
+// to end a wait, as Add and Cancel do, takes O(log n) for n items that wait.
 //
 // The zero DelayingQueue is ready to use; it must not be copied after first use.
 type DelayingQueue[T comparable] struct{ delayingQueue[T] }
@@ -103,7 +104,7 @@ func (q *delayingQueue[T]) Waiting() int {
 }
 
 // arm makes the timer run for the earliest due time. One that fires before that stays as
-// it is: looking once too often is cheaper than moving the timer at each Add (E6).
+// it is: looking once too often is cheaper than moving the timer at each Add (E6). Needs mu.
 func (q *delayingQueue[T]) arm(now int64) {
 	if q.waits.len() == 0 {
 		return

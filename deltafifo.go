@@ -74,7 +74,8 @@ type DeltaFIFOOptions[K comparable, V any] struct {
 	// Transform, if not nil, is applied to each object that comes in, once, before it is
 	// queued; never to what Resync or an inferred deletion takes from KnownObjects. Where
 	// it fails, so does the write; but a Delete becomes a DeleteKey. It must not change the
-	// key. It is called with no lock held.
+	// key: that is a failure too. It is called with no lock held, and may run in several
+	// goroutines at once.
 	Transform func(V) (V, error)
 
 	// Merge, if not nil, decides what is pending for a key once next has come; pending is
@@ -92,11 +93,13 @@ type DeltaFIFOOptions[K comparable, V any] struct {
 // loses no deletion whatever producers do meanwhile.
 //
 // All methods may be called from any goroutine, but not from KnownObjects and Merge. A
-// DeltaFIFO is made by NewDeltaFIFO; the zero DeltaFIFO has no key function, and panics. A
-// key from the key function that is not equal to itself, or cannot be hashed, is a KeyError;
+// DeltaFIFO is made by NewDeltaFIFO; the zero DeltaFIFO is empty, and writes, Pop, HasSynced
+// and Synced panic, since it has no key function. A key from the key function that is not equal to itself, or cannot be hashed, is a KeyError;
 // one that is passed directly panics. Methods take O(1) time, amortised, unless they say
 // otherwise.
 type DeltaFIFO[K comparable, V any] struct {
+	// D2: by default no two Deleted in a row are pending. D5: what is missing its object is of
+	// unknown final state, and has the zero value.
 	line[K, Deltas[V], inHand[V]]
 	key  KeyFunc[K, V]
 	opts DeltaFIFOOptions[K, V]
@@ -231,7 +234,7 @@ func (q *DeltaFIFO[K, V]) Delete(obj V) error {
 }
 
 // DeleteKey queues Deleted of unknown final state, with the newest object seen, if key exists
-// in the sense of Delete. A key that cannot be one panics.
+// in the sense of Delete. After Close it returns ErrClosed. A key that cannot be one panics.
 func (q *DeltaFIFO[K, V]) DeleteKey(key K) error {
 	hash := hashOf(key)
 	return q.write(func() bool {
@@ -276,8 +279,8 @@ func (q *DeltaFIFO[K, V]) tombstone(hash uint32, key K) Delta[V] {
 }
 
 // AddIfNotPresent queues deltas as they are, unless anything is pending for key, or deltas
-// is empty: then it changes nothing. They are copied, and not transformed. A key that cannot
-// be one panics.
+// is empty: then it changes nothing. They are copied, O(n) for n of them, and not transformed.
+// After Close it returns ErrClosed. A key that cannot be one panics.
 func (q *DeltaFIFO[K, V]) AddIfNotPresent(key K, deltas Deltas[V]) error {
 	hash := hashOf(key)
 	return q.write(func() bool {
@@ -299,7 +302,7 @@ type keyed[K comparable, V any] struct {
 // order, and then, for each other key that exists, a Deleted of unknown final state that
 // carries the newest object seen: the pending ones in line, then those in processing, then
 // those among KnownObjects. It is all or nothing: if an object has no key, or the transform
-// fails, it returns that error and changes nothing. O(n) for n keys listed, pending, in
+// fails, it returns that error and changes nothing. After Close it returns ErrClosed. O(n) for n keys listed, pending, in
 // processing and known. The list is not kept.
 func (q *DeltaFIFO[K, V]) Replace(list []V) error {
 	t := Replaced
@@ -385,8 +388,8 @@ func (q *DeltaFIFO[K, V]) mergeAll(changes []keyed[K, V], initial bool) {
 }
 
 // Resync queues Sync for each known object whose key is neither pending nor processing.
-// Without KnownObjects it does nothing. It does not count for HasSynced. O(n) for n keys
-// known.
+// Without KnownObjects it does nothing. It does not count for HasSynced. After Close it returns
+// ErrClosed. O(n) for n keys known.
 func (q *DeltaFIFO[K, V]) Resync() error {
 	q.mustBeMade()
 	q.mu.Lock()
@@ -461,7 +464,7 @@ func (q *DeltaFIFO[K, V]) List() []V {
 // those that came meanwhile, which keep their place in line; if none came they go to the tail.
 // Any other error is just returned. isInInitialList tells whether HasSynced waits for this
 // key. The changes are the caller's, but must be left as they are if they are put back. A nil
-// ctx or process panics.
+// ctx or process panics. O(c) for c keys that are pending behind their own processing.
 func (q *DeltaFIFO[K, V]) Pop(ctx context.Context, process func(key K, deltas Deltas[V], isInInitialList bool) error) (Deltas[V], error) {
 	return q.pop(ctx, handOver[V], q.putBack, process)
 }

@@ -82,10 +82,11 @@
 //   - A key's deltas come together, in order, to one consumer (D1, F3); a consumer that
 //     updates its Store while it processes, and requeues what fails, loses no deletion (D9).
 //
-// No type starts a goroutine, but for Run, which waits for its own. So a queue that is
+// Nothing here starts a goroutine but Run, which waits for its own. So a queue that is
 // dropped is collected, even with items waiting. No function of a caller's runs while a
 // lock is held; the two exceptions, in [DeltaFIFOOptions] and [Index], say so. A panic in
-// such a function leaves no lock held, and nothing half done.
+// such a function leaves no lock held, and nothing half done; only the functions of
+// [Metrics] must not panic.
 //
 // # Bad input
 //
@@ -99,8 +100,9 @@
 // # Tests
 //
 // Everything here follows the clock of a [testing/synctest] bubble, so a controller built
-// on it can be tested in no time at all, back-off included. Like a channel, a queue belongs
-// to the bubble in which it first blocked or waited: make a new one for each.
+// on it can be tested in no time at all, back-off included. Like a channel, a work
+// queue belongs to the bubble in which it first blocked or waited, a FIFO or DeltaFIFO to the
+// one in which it was made: make a new one for each.
 //
 // # Differences from client-go
 //

@@ -29,7 +29,8 @@ func (e *RequeueError) Error() string {
 func (e *RequeueError) Unwrap() error { return e.Err }
 
 // line is what FIFO and DeltaFIFO share: keys in line, for each of which content of type C
-// accumulates until Pop hands it out, and the count of the initial list (F5).
+// accumulates until Pop hands it out, and the count of the initial list (F5). As in core, the
+// unexported methods need mu held; write, refuse, mustBeMade, pop and processed do not.
 type line[K comparable, C, H any] struct {
 	core[K, content[C, H]]
 
@@ -40,7 +41,7 @@ type line[K comparable, C, H any] struct {
 
 // content is what hangs on the entry of one key.
 type content[C, H any] struct {
-	pending   C    // what Pop will hand out, while dirty
+	pending   C    // F1: what Pop will hand out, while dirty
 	inHand    H    // while processing: what must be known of what has been handed out
 	initial   bool // of the first write, a Replace, and not settled yet (F5)
 	forgotten bool // while processing: deleted, or not listed by a Replace, meanwhile (F4)
@@ -185,8 +186,9 @@ func (l *line[K, C, H]) processed(e *entry[K, content[C, H]], c C, initial, requ
 
 // HasSynced reports whether the initial list has been processed: false until the first
 // write that is accepted; from then on true, unless that was a Replace, when it becomes true
-// as soon as process has returned for the last of its keys and did not requeue it. Once
-// true, it stays true. Resync, and writes that change nothing, do not count as writes.
+// as soon as process has returned for each of its keys and did not requeue it. A key that a
+// FIFO has forgotten, by Delete or a later Replace, is not waited for. Once true, it stays
+// true. Resync, and writes that change nothing, do not count as writes.
 func (l *line[K, C, H]) HasSynced() bool {
 	l.mustBeMade()
 	return l.hasSynced()
@@ -205,7 +207,7 @@ func (l *line[K, C, H]) Len() int {
 	return l.order.n
 }
 
-// ListKeys returns the pending keys, in line.
+// ListKeys returns the pending keys, in line. O(n).
 func (l *line[K, C, H]) ListKeys() []K {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -233,8 +235,8 @@ func (l *line[K, C, H]) IsClosed() bool {
 }
 
 // Stats returns the queue's gauges and counters. Ready leaves out what is pending behind its
-// own processing, which Len counts. A FIFO does not track time and nothing waits in it, so
-// those fields are 0.
+// own processing, which Len counts. Merged counts writes that changed nothing, such as a
+// Delete of what is not there. All that concerns time, waiting and retries is 0.
 func (l *line[K, C, H]) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -245,9 +247,9 @@ func (l *line[K, C, H]) Stats() Stats {
 // client-go's cache.FIFO with the consumer outside the lock: producers never wait for one,
 // several may Pop at once, and no key is in two hands.
 //
-// All methods may be called from any goroutine, but not from the key function. A FIFO is
-// made by NewFIFO; the zero FIFO has no key function, and panics. A key from the key
-// function that is not equal to itself, or cannot be hashed, is a KeyError; one that is
+// All methods may be called from any goroutine. A FIFO is made by NewFIFO; the zero FIFO is
+// empty, and writes, Pop, HasSynced and Synced panic, since it has no key function. A key from
+// the key function that is not equal to itself, or cannot be hashed, is a KeyError; one that is
 // passed directly panics. Methods take O(1) time, amortised, unless they say otherwise.
 type FIFO[K comparable, V any] struct {
 	line[K, V, struct{}]
@@ -341,8 +343,8 @@ func (q *FIFO[K, V]) forget(e *entry[K, content[V, struct{}]]) {
 
 // Replace forgets all that is pending, and makes the objects of list pending in its order;
 // of several with one key the last counts, at the place of the first. It is all or nothing:
-// if an object has no key it returns a KeyError and changes nothing. O(n) for n keys pending
-// or listed. The list is not kept.
+// if an object has no key it returns a KeyError and changes nothing. After Close it returns
+// ErrClosed. O(n) for n keys pending or listed. The list is not kept.
 func (q *FIFO[K, V]) Replace(list []V) error {
 	q.mustBeMade()
 	index := make(map[K]int, len(list)) // in objs
@@ -383,6 +385,7 @@ func (q *FIFO[K, V]) Replace(list []V) error {
 
 // Resync does nothing, but for ErrClosed after Close: what is in a FIFO is pending already.
 func (q *FIFO[K, V]) Resync() error {
+	q.mustBeMade()
 	if q.IsClosed() {
 		return ErrClosed
 	}
@@ -431,7 +434,8 @@ func (q *FIFO[K, V]) List() []V {
 // returns an error made by Requeue, panics, or calls runtime.Goexit, the object goes back
 // to the tail of the line, unless a newer one is pending, or the key has been deleted or
 // left out by a Replace meanwhile. Any other error is just returned. isInInitialList tells
-// whether HasSynced waits for this key. A nil ctx or process panics.
+// whether HasSynced waits for this key. A nil ctx or process panics. O(c) for c keys that are
+// pending behind their own processing.
 func (q *FIFO[K, V]) Pop(ctx context.Context, process func(key K, obj V, isInInitialList bool) error) (V, error) {
 	return q.pop(ctx, nothingInHand, q.putBack, process)
 }

@@ -3,7 +3,7 @@ package typedqueue
 // heap is a min-heap whose elements know their place in it, so that fix and remove
 // cost O(log n) without a look-up. It has no lock. The zero heap is empty and ready.
 type heap[E element[E]] struct {
-	items []E // H1: no element is before its parent. H2: each element knows its index.
+	items []E // H1: no element is before its parent. H2: each knows its index. H3: free slots are zero (Q9).
 }
 
 // element is what a heap holds. Elements that are equal in order come out in any order,
@@ -25,7 +25,7 @@ func (h *heap[E]) push(x E) {
 	h.up(len(h.items) - 1)
 }
 
-// set puts x in the place of the element at index i. O(log n).
+// set puts x in the place of the element at index i, which is not told. O(log n).
 func (h *heap[E]) set(i int, x E) {
 	h.items[i] = x
 	h.fix(i)

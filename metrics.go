@@ -16,7 +16,8 @@ type Metrics struct {
 }
 
 // Stats are a queue's gauges and counters at one moment. They are kept up by the calls
-// themselves, so Ready is what Len returns, always, and nothing freezes at shutdown.
+// themselves, so in a work queue Ready is what Len returns, always, and nothing freezes at
+// shutdown.
 type Stats struct {
 	Ready      int // items that a getter would get
 	Processing int // items handed out and not yet done
@@ -88,7 +89,7 @@ func (q *queue[T]) Stats() Stats {
 }
 
 // Snapshot returns what is in the queue, copied in one step: O(n) while the queue is
-// blocked, and O(n log n) after that to sort what waits.
+// blocked, with O(p log p) for p priorities, and O(n log n) after that to sort what waits.
 func (q *queue[T]) Snapshot() Snapshot[T] {
 	now := clock()
 	q.mu.Lock()
@@ -127,7 +128,7 @@ func (m moment[T]) compare(o moment[T]) int {
 	return cmp.Or(cmp.Compare(m.at, o.at), cmp.Compare(m.seq, o.seq))
 }
 
-// age returns how long e, which is processing, has been so at now.
+// age returns how long e, which is processing, has been so at now. Needs mu.
 func (q *queue[T]) age(e *entry[T, struct{}], now int64) time.Duration {
 	if !q.tracks {
 		return 0

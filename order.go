@@ -41,12 +41,12 @@ func (l *list[K, A]) remove(e *entry[K, A]) {
 // order is the line in which entries wait to be handed out: higher priorities first,
 // oldest first within one (Q1). Nearly always there is but one priority, 0, and so one
 // list; the others have a list each and a heap that knows which of them is the highest.
-// All is O(1), but for an entry that opens or closes a priority: O(log p) for p of them.
+// Each step is O(1), but for an entry that opens or closes a priority: O(log p) for p of them.
 type order[K comparable, A any] struct {
 	n      int
 	plain  list[K, A]           // O1: the entries of priority 0
 	levels map[int]*level[K, A] // O1: those of each other priority that has any
-	peak   int                  // not less than len(levels); see trimmed
+	peak   int                  // O1: not less than len(levels); see trimmed
 	open   heap[*level[K, A]]   // O2: the same levels, the highest on top
 	spare  []*level[K, A]       // O3: empty levels for the next priorities; at most keepCap
 }

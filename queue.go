@@ -47,7 +47,7 @@ type core[K comparable, A any] struct {
 
 	entries table[K, A]     // E1: an entry is in the table exactly while it has a mark
 	order   order[K, A]     // E2: the dirty that are not processing; if keepsPlace, all the dirty
-	held    list[K, A]      // E3: the processing that are not in order, longest held first
+	held    list[K, A]      // E3: the processing that are not in order; in a work queue longest held first
 	waits   heap[due[K, A]] // E4: the waiting, soonest first; equal times first in, first out (T3)
 	passed  int             // E5: how many entries in order are processing, so not ready
 
@@ -60,7 +60,7 @@ type core[K comparable, A any] struct {
 	getters sleepers      // Q8: the getters that found nothing ready
 	drains  chan struct{} // Q7: closed when idle, or to release the drainers; nil if none waits
 
-	timer *time.Timer // E6: runs whenever something waits, for its due time or earlier
+	timer *time.Timer // E6: runs exactly while something waits, for its due time or earlier
 	alarm int64       // when the timer fires; stopped if it does not run
 	seq   uint64      // the last number given out in waits
 
@@ -307,19 +307,26 @@ func (c *core[K, A]) await(ctx context.Context, atEnd error) (*entry[K, A], erro
 
 // sleep gives mu up until somebody wakes the caller or ctx is done; then it returns
 // ctx's error, having passed on a wake-up that came all the same (Q8).
-func (c *core[K, A]) sleep(ctx context.Context) error {
+func (c *core[K, A]) sleep(ctx context.Context) (err error) {
 	s := c.getters.enter()
 	c.mu.Unlock()
+	panics := true // ctx is the caller's
+	defer func() {
+		c.mu.Lock()
+		c.getters.leave(s)
+		if err != nil || panics {
+			c.wake()
+		}
+		if panics {
+			c.mu.Unlock()
+		}
+	}()
 	select {
 	case <-s.wake:
 	case <-ctx.Done():
 	}
-	err := ctx.Err()
-	c.mu.Lock()
-	c.getters.leave(s)
-	if err != nil {
-		c.wake()
-	}
+	err = ctx.Err()
+	panics = false
 	return err
 }
 
@@ -506,7 +513,7 @@ func (q *queue[T]) AddAll(items ...T) {
 	}
 }
 
-// count counts a call that changed nothing.
+// count counts a call that changed nothing. Needs mu.
 func (q *queue[T]) count(changed bool) {
 	if !changed {
 		q.merged++
@@ -596,15 +603,15 @@ func (q *queue[T]) Done(item T) {
 		q.mu.Unlock()
 		return
 	}
-	worked := now - e.since
+	worked := q.age(e, now)
 	q.done(e, now)
 	q.mu.Unlock()
 	if q.metrics.Worked != nil {
-		q.metrics.Worked(time.Duration(worked))
+		q.metrics.Worked(worked)
 	}
 }
 
-// findHeld returns the entry of an item that is processing, or nil.
+// findHeld returns the entry of an item that is processing, or nil. Needs mu.
 func (q *queue[T]) findHeld(item T) *entry[T, struct{}] {
 	const few = 8 // so many comparisons are cheaper than a hash and a look-up
 	e := q.held.first
@@ -666,7 +673,8 @@ func (q *queue[T]) Len() int {
 // ShutDown makes the queue accept nothing more, and drops what waits. What is ready, and
 // what Done makes ready again, is still handed out; then every getter, and every later
 // one, is told of the shutdown. ShutDown releases those who wait in ShutDownWithDrain and
-// Drain. It does not block, and may be called again at any time.
+// Drain. It does not block, and may be called again at any time. O(n) for n items that wait
+// and getters that sleep.
 func (q *queue[T]) ShutDown() {
 	q.mu.Lock()
 	q.shutDown()

@@ -2517,3 +2517,32 @@ func TestQueue_ZeroAndShutDown(t *testing.T) {
 		})
 	}
 }
+
+// panickyContext is a context that panics once somebody would wait for it.
+type panickyContext struct{ context.Context }
+
+func (panickyContext) Done() <-chan struct{} { panic("context panics") }
+
+func TestQueue_Q8_PanickingContextSwallowsNoWakeUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q Queue[string]
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("GetContext did not panic")
+				}
+			}()
+			_, _ = q.GetContext(panickyContext{t.Context()})
+		}()
+		got := make(chan string, 1)
+		go func() {
+			item, _ := q.Get()
+			got <- item
+		}()
+		synctest.Wait()
+		q.Add("x")
+		if item := <-got; item != "x" {
+			t.Errorf("Get = %q", item)
+		}
+	})
+}

@@ -329,8 +329,8 @@ func (q *RateLimitingQueue[T]) AddRateLimitedWithPriority(item T, p int) {
 // racing calls each may be counted.
 func (q *RateLimitingQueue[T]) retry(item T, p priority, floor time.Duration) (accepted bool) {
 	hash := hashOf(item)
-	if merges, accepted := q.mergesRetry(hash, item); merges || !accepted {
-		return accepted
+	if merges, open := q.mergesRetry(hash, item); merges || !open {
+		return open
 	}
 	delay := max(q.limits().When(item), floor)
 	now := clock()
@@ -413,7 +413,7 @@ type RunOptions[T comparable] struct {
 	// GiveUp, if not nil, is told of each item that failed and is not tried again: because
 	// of MaxAttempts, because the error is a TerminalError, or because the queue has been
 	// shut down (then err is ErrShutDown too). It runs before Done, so no other worker holds
-	// the item, and may add it again.
+	// the item, and may add it again. It may run in several goroutines at once.
 	GiveUp func(item T, err error)
 }
 
@@ -429,10 +429,12 @@ type RunOptions[T comparable] struct {
 //	any other error     AddRateLimited; from the MaxAttempts-th in a row on Forget, GiveUp
 //
 // Done follows in each case. The error's whole tree counts: with a TerminalError anywhere
-// it is terminal; RequeueAfter joined with another error is a failure that waits at least
-// d. A failure after shutdown cannot be tried again, and is given up. Otherwise an error
-// that comes after ctx is done counts as no attempt: the item is made ready again, with the
-// priority that it was handed out with, for whoever works on the queue next.
+// it is terminal; of several RequeueAfters alone the shortest above 0 counts; joined with
+// another error they are a failure that waits at least the longest. A failure after
+// shutdown cannot be tried again, and is given up. Otherwise a failure that comes after ctx
+// is done counts as no attempt: the item is made ready again, with the priority that it was
+// handed out with, for whoever works on the queue next. Terminal and RequeueAfter mean the
+// same as ever; a RequeueAfter after shutdown is dropped, and counted in Stats.Dropped.
 //
 // A panic in reconcile goes on panicking, after Done, in a goroutine of Run's, so it ends
 // the program. A runtime.Goexit ends that worker, after Done; when no worker is left because
@@ -573,10 +575,12 @@ func (v *verdict) read(err error) {
 			v.soonest = e.Delay
 		}
 	case interface{ Unwrap() []error }:
+		leaf := true
 		for _, each := range e.Unwrap() {
+			leaf = leaf && each == nil
 			v.read(each)
 		}
-		v.failed = v.failed || len(e.Unwrap()) == 0
+		v.failed = v.failed || leaf
 	case interface{ Unwrap() error }:
 		v.read(e.Unwrap())
 		v.failed = v.failed || e.Unwrap() == nil

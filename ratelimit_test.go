@@ -2014,6 +2014,25 @@ func TestRateLimitingQueue_R6_GoexitOfTheLastWorker(t *testing.T) {
 	}
 }
 
+// noCauses is an error whose causes are all nil: a failure of its own.
+type noCauses struct{}
+
+func (noCauses) Error() string   { return "no causes" }
+func (noCauses) Unwrap() []error { return []error{nil} }
+
+func TestRateLimitingQueue_R6_ErrorWithoutCausesIsAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := NewRateLimitingQueue[string](nil, Options{})
+		q.Add("x")
+		tries, givenUp := 0, 0
+		opts := RunOptions[string]{MaxAttempts: 3, GiveUp: func(string, error) { givenUp++; q.ShutDown() }}
+		err := q.Run(t.Context(), opts, func(context.Context, string) error { tries++; return noCauses{} })
+		if err != nil || tries != 3 || givenUp != 1 {
+			t.Errorf("Run = %v after %d tries, given up %d times", err, tries, givenUp)
+		}
+	})
+}
+
 // GiveUp is the caller's as well: the item is done when it does not return.
 func TestRateLimitingQueue_R6_GoexitInGiveUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

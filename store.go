@@ -281,6 +281,11 @@ func (s *Store[K, V]) Replace(objs []V) error {
 		records = append(records, r)
 		byKey[key] = r
 	}
+	peak := len(objs)
+	byKey = trimmed(byKey, &peak)
+	if cap(records) > keepCap && len(records) < cap(records)/4 { // most were repetitions
+		records = slices.Clone(records)
+	}
 
 	s.lockWriters()
 	defer s.writers.Unlock()
@@ -294,7 +299,7 @@ func (s *Store[K, V]) Replace(objs []V) error {
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.records, s.byKey, s.peak = records, byKey, len(byKey)
+	s.records, s.byKey, s.peak = records, byKey, peak
 	for _, f := range publish {
 		f()
 	}
@@ -389,7 +394,7 @@ func collect[T, R any](from []T, f func(T) R) []R {
 type Index[I comparable, K comparable, V any] struct {
 	store  *Store[K, V]
 	f      func(obj V) ([]I, error)
-	staged []I // guarded by store.writers: the values for fileLocked, each once
+	staged []I // guarded by store.writers: the values for fileLocked, each once; after a failed write, until the next
 
 	catalog catalog[I, K, V] // guarded by store.mu, as the objects are
 }

@@ -1061,3 +1061,27 @@ func BenchmarkIndexGet(b *testing.B) {
 		x.Get("namespace-3")
 	}
 }
+
+// A list of one key, over and over, and an object that once had very many index values, leave
+// no memory behind.
+func TestStore_RepetitionsLeaveNoMemory(t *testing.T) {
+	const n = 200_000
+	s := NewStore(func(values []int) (string, error) { return "a", nil })
+	if _, err := NewIndex(s, func(values []int) ([]int, error) { return values, nil }); err != nil {
+		t.Fatal(err)
+	}
+	before := heapInUse()
+	if err := s.Replace(make([][]int, n)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Add(ints(n)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Add(ints(1)); err != nil {
+		t.Fatal(err)
+	}
+	if grown := heapInUse() - before; grown > 1<<20 {
+		t.Errorf("one object keeps %d KiB", grown>>10)
+	}
+	runtime.KeepAlive(s)
+}

@@ -13,8 +13,8 @@ import (
 // as growing. It has no lock. The zero table is empty and ready.
 type table[K comparable, A any] struct {
 	// B1: an entry is in the chain of the bucket that its hash names, once, and no two
-	// have equal keys. B2: len(buckets) is 0 or a power of two, at least n, and once
-	// entries have been removed, not more than tableKeep and 8*n.
+	// have equal keys. B2: len(buckets) is 0 or a power of two, and at least n. Q9: remove
+	// leaves no more of them than the larger of tableKeep and 8*n.
 	buckets []*entry[K, A]
 	n       int
 
@@ -142,13 +142,13 @@ func keyFault[K comparable](key K) error {
 	switch reflect.TypeFor[K]().Kind() {
 	case reflect.Float32, reflect.Float64, reflect.Complex64, reflect.Complex128,
 		reflect.Interface, reflect.Struct, reflect.Array:
-		return selfUnequal(key)
+		return faultOf(key)
 	}
 	return nil // no value of the other kinds can be at fault
 }
 
-// selfUnequal returns why key is not equal to itself, or nil if it is.
-func selfUnequal[K comparable](key K) (err error) {
+// faultOf compares key with itself and returns what is wrong with it, or nil.
+func faultOf[K comparable](key K) (err error) {
 	defer func() {
 		if recover() != nil { // by the comparison below, its one cause
 			err = fmt.Errorf("key of type %T holds something that cannot be hashed", key)
