@@ -52,6 +52,7 @@ func (d Deltas[V]) newestObject() (obj V, ok bool) {
 }
 
 // KnownObjects is what a DeltaFIFO's consumer has made of what it popped; usually a Store.
+// ListKeys must list no key twice.
 type KnownObjects[K comparable, V any] interface {
 	ListKeys() []K
 	GetByKey(key K) (V, bool)
@@ -494,7 +495,7 @@ func (q *DeltaFIFO[K, V]) putBack(e *deltaEntry[K, V], deltas Deltas[V]) {
 type Handler[K comparable, V any] struct {
 	OnAdd    func(key K, obj V, isInInitialList bool)
 	OnUpdate func(key K, old, new V)
-	OnDelete func(key K, obj V, finalStateUnknown bool) // obj is the zero value if none was ever seen
+	OnDelete func(key K, obj V, finalStateUnknown bool)
 }
 
 // Apply is the process function that nearly everybody writes: it brings s up to date with

@@ -190,7 +190,10 @@ func (m *mirror) consume(ctx context.Context) {
 	}
 	for {
 		_, err := m.fifo.Pop(ctx, func(path string, deltas typedqueue.Deltas[File], initial bool) error {
-			return typedqueue.Apply(m.store, path, deltas, initial, queued)
+			if err := typedqueue.Apply(m.store, path, deltas, initial, queued); err != nil {
+				return typedqueue.Requeue(err) // it cannot fail here; where it can, this loses nothing
+			}
+			return nil
 		})
 		if errors.Is(err, typedqueue.ErrClosed) || ctx.Err() != nil {
 			return

@@ -968,18 +968,26 @@ func TestDrainDeadline(t *testing.T) {
 	m, done, err := setUp(src, dst, false, opts, t.Logf)
 	must(t, err)
 	defer done()
-	ctx, interrupt := context.WithCancel(t.Context())
+	var once sync.Once
+	begun, end := make(chan struct{}), make(chan struct{})
 	m.src.openFile = func(at *spot, path string) (*os.File, error) {
-		interrupt()
-		for !m.queue.ShuttingDown() { // until the deadline makes the drain begin,
-			time.Sleep(time.Millisecond)
-		}
-		time.Sleep(5 * opts.drain) // and see it end
+		once.Do(func() { close(begun) })
+		<-end
 		return openFile(at, path)
 	}
-	_, err = m.run(ctx)
+	working, abort := context.WithCancel(t.Context())
+	var stages sync.WaitGroup
+	stages.Go(func() { m.consume(working) })
+	stages.Go(func() { m.work(working) })
+	_, err = m.reflector.listAll(t.Context())
+	must(t, err)
+	<-begun
+	err = m.drain()
+	close(end)
+	abort()
+	stages.Wait()
 	if !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("run: %v", err)
+		t.Errorf("drain: %v", err)
 	}
 	var out bytes.Buffer
 	if summarize(&out, m, nil, err, 0) || !strings.Contains(out.String(), "not finished") || len(m.left) == 0 {
