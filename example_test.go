@@ -462,6 +462,55 @@ func ExampleApply() {
 	// web/b is gone
 }
 
+func ExampleDeltas() {
+	deltas := typedqueue.Deltas[string]{
+		{Type: typedqueue.Added, Object: "v1"},
+		{Type: typedqueue.Deleted, Object: "v1", FinalStateUnknown: true},
+	}
+	fmt.Println(deltas.Oldest().Type, deltas.Newest().Type, deltas.Newest().FinalStateUnknown)
+	// Output: Added Deleted true
+}
+
+func ExampleHandler() {
+	store := typedqueue.NewStore(func(p *pod) (string, error) { return p.Name, nil })
+	handler := typedqueue.Handler[string, *pod]{
+		OnUpdate: func(key string, old, new *pod) { fmt.Println(key, old.Version, "->", new.Version) },
+		OnDelete: func(key string, p *pod, finalStateUnknown bool) { fmt.Println(key, "gone at", p.Version) },
+	}
+	err := typedqueue.Apply(store, "a", typedqueue.Deltas[*pod]{
+		{Type: typedqueue.Added, Object: &pod{Name: "a", Version: 1}}, // nobody wants to know
+		{Type: typedqueue.Updated, Object: &pod{Name: "a", Version: 2}},
+		{Type: typedqueue.Deleted, ObjectMissing: true, FinalStateUnknown: true}, // the stored one, then
+	}, false, handler)
+	fmt.Println(err)
+	// Output:
+	// a 1 -> 2
+	// a gone at 2
+	// <nil>
+}
+
+func ExampleOptions() {
+	q := typedqueue.NewQueue[string](typedqueue.Options{TrackTime: true})
+	q.Add("a")
+	q.Get()
+	fmt.Println(q.Stats().LongestProcessing > 0)
+	// Output: true
+}
+
+func ExampleRunOptions() {
+	q := typedqueue.NewRateLimitingQueue[string](nil, typedqueue.Options{})
+	q.Add("a")
+	opts := typedqueue.RunOptions[string]{
+		MaxAttempts: 2,
+		GiveUp: func(key string, err error) {
+			fmt.Println("gave up", key, "for", err)
+			q.ShutDown()
+		},
+	}
+	_ = q.Run(context.Background(), opts, func(context.Context, string) error { return errors.New("it does not work") })
+	// Output: gave up a for it does not work
+}
+
 // TestControllerInBubble shows how to test a controller of one's own: in a bubble the
 // back-off of an hour takes no time, and the outcome is the same each time.
 func TestControllerInBubble(t *testing.T) {
