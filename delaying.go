@@ -10,8 +10,9 @@ import (
 // due and then becomes ready, in one step. It is client-go's
 // workqueue.TypedDelayingInterface, without its goroutine, channel and heartbeat: one
 // timer runs, and only while something waits. So a queue that is dropped is collected, even
-// with items waiting, and in a testing/synctest bubble it follows the bubble's clock. What Queue promises holds here too, but
-// to end a wait, as Add and Cancel do, takes O(log n) for n items that wait.
+// with items waiting, and in a testing/synctest bubble it follows the bubble's clock. What
+// Queue promises holds here too, but to end a wait, as Add and Cancel do, takes O(log n) for n
+// items that wait.
 //
 // The zero DelayingQueue is ready to use; it must not be copied after first use.
 type DelayingQueue[T comparable] struct{ delayingQueue[T] }

@@ -95,9 +95,9 @@ type DeltaFIFOOptions[K comparable, V any] struct {
 //
 // All methods may be called from any goroutine, but not from KnownObjects and Merge. A
 // DeltaFIFO is made by NewDeltaFIFO; the zero DeltaFIFO is empty, and writes, Pop, HasSynced
-// and Synced panic, since it has no key function. A key from the key function that is not equal to itself, or cannot be hashed, is a KeyError;
-// one that is passed directly panics. Methods take O(1) time, amortised, unless they say
-// otherwise.
+// and Synced panic, since it has no key function. A key from the key function that is not
+// equal to itself, or cannot be hashed, is a KeyError; one that is passed directly panics.
+// Methods take O(1) time, amortised, unless they say otherwise.
 type DeltaFIFO[K comparable, V any] struct {
 	// D2: by default no two Deleted in a row are pending. D5: what is missing its object is of
 	// unknown final state, and has the zero value.
@@ -303,8 +303,8 @@ type keyed[K comparable, V any] struct {
 // order, and then, for each other key that exists, a Deleted of unknown final state that
 // carries the newest object seen: the pending ones in line, then those in processing, then
 // those among KnownObjects. It is all or nothing: if an object has no key, or the transform
-// fails, it returns that error and changes nothing. After Close it returns ErrClosed. O(n) for n keys listed, pending, in
-// processing and known. The list is not kept.
+// fails, it returns that error and changes nothing. After Close it returns ErrClosed. O(n)
+// for n keys listed, pending, in processing and known. The list is not kept.
 func (q *DeltaFIFO[K, V]) Replace(list []V) error {
 	t := Replaced
 	if q.opts.EmitSyncOnReplace {
@@ -484,7 +484,7 @@ func (q *DeltaFIFO[K, V]) putBack(e *deltaEntry[K, V], deltas Deltas[V]) {
 	if len(later) == 0 {
 		return
 	}
-	merged := slices.Clone(deltas) // Merge may change them, and they are still the caller's
+	merged := slices.Clone(deltas) // merge changes them, and they are still the caller's
 	for _, d := range later {
 		merged = q.merge(merged, d)
 	}
