@@ -64,9 +64,9 @@ func (q *delayingQueue[T]) addAfter(item T, delay time.Duration, p priority) (ac
 
 // addLater is addAfter with mu held and the queue open. It reports whether anything
 // changed.
-func (q *delayingQueue[T]) addLater(e *entry[T, struct{}], delay time.Duration, p priority, now int64) (changed bool) {
+func (q *delayingQueue[T]) addLater(e slot[T, struct{}], delay time.Duration, p priority, now int64) (changed bool) {
 	if !p.stated && e.is(processing) {
-		p.value = e.handed // T7
+		p.value = q.handed(e) // T7
 	}
 	if delay <= 0 {
 		return q.add(e, p.value, now)
@@ -91,10 +91,11 @@ func (q *delayingQueue[T]) Reschedule(item T, delay time.Duration) {
 	if q.closed {
 		return
 	}
-	if e := q.entries.find(hash, item); e != nil {
+	if e := q.entries.find(hash, item); e.entry != nil {
 		q.cancel(e)
 	}
 	q.addLater(q.need(hash, item), delay, priority{}, now)
+	q.settle()
 }
 
 // Waiting returns how many items wait. Len does not count them.

@@ -127,8 +127,8 @@ func NewDeltaFIFO[K comparable, V any](key KeyFunc[K, V], opts DeltaFIFOOptions[
 	return q
 }
 
-// deltaEntry is an entry of a DeltaFIFO.
-type deltaEntry[K comparable, V any] = entry[K, content[Deltas[V], inHand[V]]]
+// deltaSlot is an entry of a DeltaFIFO.
+type deltaSlot[K comparable, V any] = slot[K, content[Deltas[V], inHand[V]]]
 
 // Add queues Added for the key of obj. A pending key keeps its place in line; any other goes
 // to the tail. It returns a KeyError if obj has no key, an error if the transform fails or
@@ -172,19 +172,19 @@ func (q *DeltaFIFO[K, V]) incoming(obj V) (K, V, error) {
 }
 
 // change queues d for key, and returns its entry.
-func (q *DeltaFIFO[K, V]) change(hash uint32, key K, d Delta[V]) *deltaEntry[K, V] {
+func (q *DeltaFIFO[K, V]) change(hash uint32, key K, d Delta[V]) deltaSlot[K, V] {
 	e := q.entries.find(hash, key)
 	merged := q.merge(pendingOf(e), d)
-	if e == nil {
+	if e.entry == nil {
 		e = q.entries.insert(hash, key)
 	}
 	q.enqueue(e, merged)
 	return e
 }
 
-// pendingOf returns what is pending for e, which may be nil.
-func pendingOf[K comparable, V any](e *deltaEntry[K, V]) Deltas[V] {
-	if e == nil {
+// pendingOf returns what is pending for e, if e is an entry.
+func pendingOf[K comparable, V any](e deltaSlot[K, V]) Deltas[V] {
+	if e.entry == nil {
 		return nil
 	}
 	return e.acc.pending
@@ -250,11 +250,13 @@ func (q *DeltaFIFO[K, V]) DeleteKey(key K) error {
 // exists reports whether there is anything that a deletion of key would delete (D3).
 func (q *DeltaFIFO[K, V]) exists(hash uint32, key K) bool {
 	switch e := q.entries.find(hash, key); {
-	case e != nil && e.is(dirty):
+	case e.entry == nil:
+	case e.is(dirty):
 		return true
-	case e != nil:
+	default:
 		return !e.acc.inHand.deleted
-	case q.opts.KnownObjects == nil:
+	}
+	if q.opts.KnownObjects == nil {
 		return false
 	}
 	_, ok := q.opts.KnownObjects.GetByKey(key)
@@ -265,7 +267,7 @@ func (q *DeltaFIFO[K, V]) exists(hash uint32, key K) bool {
 func (q *DeltaFIFO[K, V]) tombstone(hash uint32, key K) Delta[V] {
 	var obj V
 	var ok bool
-	if e := q.entries.find(hash, key); e != nil {
+	if e := q.entries.find(hash, key); e.entry != nil {
 		if obj, ok = e.acc.pending.newestObject(); !ok {
 			obj, ok = e.acc.inHand.obj, e.acc.inHand.hasObj
 		}
@@ -333,21 +335,21 @@ func (q *DeltaFIFO[K, V]) deletions(listed set[K]) (changes []keyed[K, V]) {
 			changes = append(changes, keyed[K, V]{key, q.tombstone(hash, key)})
 		}
 	}
-	for e := range q.order.all {
+	for e := range q.eachInOrder {
 		if e.acc.pending.Newest().Type != Deleted {
-			bury(e.hash, e.key)
+			bury(e.hash(), e.key)
 		}
 	}
-	for e := q.held.first; e != nil; e = e.next {
+	for e := range q.eachHeld {
 		if !e.acc.inHand.deleted {
-			bury(e.hash, e.key)
+			bury(e.hash(), e.key)
 		}
 	}
 	if q.opts.KnownObjects == nil {
 		return changes
 	}
 	for _, key := range q.opts.KnownObjects.ListKeys() {
-		if hash := hashOf(key); q.entries.find(hash, key) == nil {
+		if hash := hashOf(key); q.entries.find(hash, key).entry == nil {
 			bury(hash, key)
 		}
 	}
@@ -403,7 +405,7 @@ func (q *DeltaFIFO[K, V]) Resync() error {
 	}
 	var changes []keyed[K, V]
 	for _, key := range q.opts.KnownObjects.ListKeys() {
-		if q.entries.find(hashOf(key), key) != nil {
+		if q.entries.find(hashOf(key), key).entry != nil {
 			continue
 		}
 		if obj, ok := q.opts.KnownObjects.GetByKey(key); ok {
@@ -447,7 +449,7 @@ func (q *DeltaFIFO[K, V]) List() []V {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	objs := make([]V, 0, q.order.n)
-	for e := range q.order.all {
+	for e := range q.eachInOrder {
 		if obj, ok := e.acc.pending.newestObject(); ok {
 			objs = append(objs, obj)
 		}
@@ -478,7 +480,7 @@ func handOver[V any](deltas Deltas[V]) inHand[V] {
 
 // putBack queues deltas, which process did not want, again, in front of what came meanwhile
 // (D8). If Merge panics they are queued unmerged.
-func (q *DeltaFIFO[K, V]) putBack(e *deltaEntry[K, V], deltas Deltas[V]) {
+func (q *DeltaFIFO[K, V]) putBack(e deltaSlot[K, V], deltas Deltas[V]) {
 	later := e.acc.pending
 	q.enqueue(e, slices.Concat(deltas, later))
 	if len(later) == 0 {

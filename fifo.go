@@ -53,7 +53,7 @@ func (l *line[K, C, H]) configure() {
 }
 
 // markInitial counts e among the initial list.
-func (l *line[K, C, H]) markInitial(e *entry[K, content[C, H]]) {
+func (l *line[K, C, H]) markInitial(e slot[K, content[C, H]]) {
 	if !e.acc.initial {
 		e.acc.initial = true
 		l.initial++
@@ -61,7 +61,7 @@ func (l *line[K, C, H]) markInitial(e *entry[K, content[C, H]]) {
 }
 
 // settleInitial says that nothing of the initial list is left to do for e.
-func (l *line[K, C, H]) settleInitial(e *entry[K, content[C, H]]) {
+func (l *line[K, C, H]) settleInitial(e slot[K, content[C, H]]) {
 	if e.acc.initial {
 		e.acc.initial = false
 		l.initial--
@@ -118,12 +118,12 @@ func (l *line[K, C, H]) mustBeMade() {
 }
 
 // find returns the entry of key, or nil.
-func (l *line[K, C, H]) find(key K) *entry[K, content[C, H]] {
+func (l *line[K, C, H]) find(key K) slot[K, content[C, H]] {
 	return l.entries.find(hashUnchecked(key), key)
 }
 
 // enqueue makes e pending, with what has accumulated for it.
-func (l *line[K, C, H]) enqueue(e *entry[K, content[C, H]], pending C) {
+func (l *line[K, C, H]) enqueue(e slot[K, content[C, H]], pending C) {
 	e.acc.pending = pending
 	l.add(e, 0, 0)
 }
@@ -133,7 +133,7 @@ func (l *line[K, C, H]) enqueue(e *entry[K, content[C, H]], pending C) {
 func (l *line[K, C, H]) pop(
 	ctx context.Context,
 	hand func(C) H,
-	putBack func(*entry[K, content[C, H]], C),
+	putBack func(slot[K, content[C, H]], C),
 	process func(key K, c C, isInInitialList bool) error,
 ) (C, error) {
 	var none C
@@ -151,12 +151,12 @@ func (l *line[K, C, H]) pop(
 		l.mu.Unlock()
 		return none, err
 	}
-	key, c, initial := e.key, e.acc.pending, e.acc.initial
+	hash, key, c, initial := e.hash(), e.key, e.acc.pending, e.acc.initial
 	e.acc.pending, e.acc.inHand = none, hand(c)
 	l.mu.Unlock()
 
 	requeue := true // also if process panics or calls runtime.Goexit
-	defer func() { l.processed(e, c, initial, requeue, putBack) }()
+	defer func() { l.processed(hash, key, c, initial, requeue, putBack) }()
 	err = process(key, c, initial)
 	requeue = err != nil && asksRequeue(err)
 	return c, err
@@ -167,11 +167,12 @@ func asksRequeue(err error) bool {
 	return errors.As(err, &asked)
 }
 
-// processed ends the processing of e, for which process was given c and initial.
-func (l *line[K, C, H]) processed(e *entry[K, content[C, H]], c C, initial, requeue bool, putBack func(*entry[K, content[C, H]], C)) {
+// processed ends the processing of key, for which process was given c and initial.
+func (l *line[K, C, H]) processed(hash uint32, key K, c C, initial, requeue bool, putBack func(slot[K, content[C, H]], C)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	defer func() { // also if putBack panics
+	e := l.entries.find(hash, key) // it may have moved
+	defer func() {                 // also if putBack panics
 		if initial && (!requeue || e.acc.forgotten || !e.is(dirty)) {
 			l.settleInitial(e)
 		}
@@ -212,7 +213,7 @@ func (l *line[K, C, H]) ListKeys() []K {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	keys := make([]K, 0, l.order.n)
-	for e := range l.order.all {
+	for e := range l.eachInOrder {
 		keys = append(keys, e.key)
 	}
 	return keys
@@ -322,16 +323,17 @@ func (q *FIFO[K, V]) DeleteKey(key K) error {
 	mustKey(key)
 	return q.write(func() bool {
 		e := q.find(key)
-		if e == nil {
+		if e.entry == nil {
 			return false
 		}
 		q.forget(e)
+		q.settle()
 		return true
 	})
 }
 
 // forget drops what is pending for e.
-func (q *FIFO[K, V]) forget(e *entry[K, content[V, struct{}]]) {
+func (q *FIFO[K, V]) forget(e slot[K, content[V, struct{}]]) {
 	e.acc.pending = *new(V)
 	if e.is(processing) {
 		e.acc.forgotten = true
@@ -371,14 +373,15 @@ func (q *FIFO[K, V]) Replace(list []V) error {
 		for i, key := range keys {
 			e := q.need(hashUnchecked(key), key)
 			if e.is(dirty) {
-				q.order.remove(e)
-				q.order.push(e)
+				q.order.remove(&q.entries, e, 0)
+				q.order.push(&q.entries, e, 0)
 			}
 			q.enqueue(e, objs[i])
 			if !q.begun {
 				q.markInitial(e)
 			}
 		}
+		q.settle()
 		return true
 	})
 }
@@ -408,7 +411,7 @@ func (q *FIFO[K, V]) GetByKey(key K) (pending V, ok bool) {
 	mustKey(key)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if e := q.find(key); e != nil && e.is(dirty) {
+	if e := q.find(key); e.entry != nil && e.is(dirty) {
 		return e.acc.pending, true
 	}
 	return pending, false
@@ -419,7 +422,7 @@ func (q *FIFO[K, V]) List() []V {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	objs := make([]V, 0, q.order.n)
-	for e := range q.order.all {
+	for e := range q.eachInOrder {
 		objs = append(objs, e.acc.pending)
 	}
 	return objs
@@ -443,7 +446,7 @@ func (q *FIFO[K, V]) Pop(ctx context.Context, process func(key K, obj V, isInIni
 func nothingInHand[V any](V) struct{} { return struct{}{} }
 
 // putBack queues obj, which process did not want, again (F4).
-func (q *FIFO[K, V]) putBack(e *entry[K, content[V, struct{}]], obj V) {
+func (q *FIFO[K, V]) putBack(e slot[K, content[V, struct{}]], obj V) {
 	if !e.is(dirty) && !e.acc.forgotten {
 		q.enqueue(e, obj)
 	}

@@ -1,99 +1,140 @@
 package typedqueue
 
-// heap is a min-heap whose elements know their place in it, so that fix and remove
-// cost O(log n) without a look-up. It has no lock. The zero heap is empty and ready.
-type heap[E element[E]] struct {
-	items []E // H1: no element is before its parent. H2: each knows its index. H3: free slots are zero (Q9).
+import (
+	"cmp"
+	"slices"
+)
+
+// heap is a min-heap of ids, each with the time or rank at which it stands; equal ones come
+// out first in, first out. It knows the place of each id, so that moving and removing cost
+// O(log n) without a search. The ids are small numbers that their owner deals out. It has no
+// lock. The zero heap is empty and ready.
+type heap[I ~uint32] struct {
+	items  []node[I]      // H1: no node is before its parent
+	places column[uint32] // H2: places[id] is the index of id in items; of other ids it says nothing
+	seq    uint32         // H3: no node has a greater one, and no two the same
 }
 
-// element is what a heap holds. Elements that are equal in order come out in any order,
-// so an owner who wants them first in, first out puts a sequence number into before.
-type element[E any] interface {
-	before(other E) bool
-	moved(to int) // the element's index in the heap from now on; -1 when it has left
+// node is an id in a heap. It is small, so that four children share a cache line.
+type node[I ~uint32] struct {
+	at  int64
+	seq uint32
+	id  I
 }
 
-func (h *heap[E]) len() int { return len(h.items) }
+func (n node[I]) before(o node[I]) bool { return n.at < o.at || n.at == o.at && n.seq < o.seq }
 
-// top returns the least element. It panics if h is empty: callers look at len under the
-// lock they already hold.
-func (h *heap[E]) top() E { return h.items[0] }
+// fanout is the number of children that a node has: four make the heap half as deep as two.
+const fanout = 4
 
-// push adds x. O(log n).
-func (h *heap[E]) push(x E) {
-	h.items = append(h.items, x)
-	h.up(len(h.items) - 1)
+func (h *heap[I]) len() int { return len(h.items) }
+
+// top returns the least node. It panics if h is empty: callers look at len under the lock
+// they already hold.
+func (h *heap[I]) top() node[I] { return h.items[0] }
+
+// at returns where id, which must be in h, stands.
+func (h *heap[I]) at(id I) int64 { return h.items[h.places[id]].at }
+
+// push adds id, which must not be in h. O(log n), amortised.
+func (h *heap[I]) push(id I, at int64) {
+	h.places.at(ref(id))
+	n := node[I]{at, h.next(), id}
+	h.items = append(h.items, n)
+	h.up(len(h.items)-1, n)
 }
 
-// set puts x in the place of the element at index i, which is not told. O(log n).
-func (h *heap[E]) set(i int, x E) {
-	h.items[i] = x
-	h.fix(i)
+// move makes id, which must be in h, stand at another time, as if it were in anew. O(log n).
+func (h *heap[I]) move(id I, at int64) {
+	seq := h.next()
+	h.fix(int(h.places[id]), node[I]{at, seq, id})
 }
 
-// fix restores the order after the element at index i has changed. O(log n).
-func (h *heap[E]) fix(i int) {
-	if h.up(i) == i {
-		h.down(i)
-	}
-}
-
-// remove takes out and returns the element at index i. O(log n), and now and then O(n)
-// to give memory back.
-func (h *heap[E]) remove(i int) E {
-	x := h.items[i]
-	last := len(h.items) - 1
+// remove takes out id, which must be in h. O(log n), and now and then O(n) to give memory back.
+func (h *heap[I]) remove(id I) {
+	i, last := int(h.places[id]), len(h.items)-1
 	tail := h.items[last]
-	h.items[last] = *new(E) // let what it points to be collected
 	h.items = h.items[:last]
 	if i != last {
-		h.items[i] = tail
-		h.fix(i)
+		h.fix(i, tail)
 	}
-	x.moved(-1)
 	if c := cap(h.items); c > keepCap && last < c/4 {
-		h.items = append(make([]E, 0, c/2), h.items...)
+		h.items = append(make([]node[I], 0, c/2), h.items...)
 	}
-	return x
 }
 
-// up moves the element at index i towards the top until its parent is not after it, and
-// returns where it came to rest.
-func (h *heap[E]) up(i int) int {
-	x := h.items[i]
+// rename gives id, which must be in h, another number.
+func (h *heap[I]) rename(id, to I) {
+	i := h.places[id]
+	h.items[i].id = to
+	h.places[to] = i
+}
+
+// trim says that all ids are at most last, so that memory can be given back.
+func (h *heap[I]) trim(last I) { h.places.trim(ref(last)) }
+
+// next returns a sequence number for a node that comes in. Once in four billion calls that
+// takes O(n log n), to number all of them anew.
+func (h *heap[I]) next() uint32 {
+	h.seq++
+	if h.seq == 0 {
+		slices.SortFunc(h.items, func(a, b node[I]) int { // sorted, they are a heap as well
+			return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.seq, b.seq))
+		})
+		for i, n := range h.items {
+			h.seq++
+			n.seq = h.seq
+			h.put(i, n)
+		}
+		h.seq++
+	}
+	return h.seq
+}
+
+// fix puts n at index i, or where it belongs from there.
+func (h *heap[I]) fix(i int, n node[I]) {
+	if i > 0 && n.before(h.items[(i-1)/fanout]) {
+		h.up(i, n)
+	} else {
+		h.down(i, n)
+	}
+}
+
+// up puts n at index i, or nearer to the top, so that its parent is not after it.
+func (h *heap[I]) up(i int, n node[I]) {
 	for i > 0 {
-		parent := (i - 1) / 2
-		if !x.before(h.items[parent]) {
+		parent := (i - 1) / fanout
+		if !n.before(h.items[parent]) {
 			break
 		}
 		h.put(i, h.items[parent])
 		i = parent
 	}
-	h.put(i, x)
-	return i
+	h.put(i, n)
 }
 
-// down moves the element at index i away from the top until no child is before it.
-func (h *heap[E]) down(i int) {
-	x := h.items[i]
+// down puts n at index i, or farther from the top, so that no child is before it.
+func (h *heap[I]) down(i int, n node[I]) {
 	for {
-		child := 2*i + 1
-		if child >= len(h.items) {
+		least := fanout*i + 1
+		if least >= len(h.items) {
 			break
 		}
-		if r := child + 1; r < len(h.items) && h.items[r].before(h.items[child]) {
-			child = r
+		for child := least + 1; child < min(fanout*(i+1)+1, len(h.items)); child++ {
+			if h.items[child].before(h.items[least]) {
+				least = child
+			}
 		}
-		if !h.items[child].before(x) {
+		if !h.items[least].before(n) {
 			break
 		}
-		h.put(i, h.items[child])
-		i = child
+		h.put(i, h.items[least])
+		i = least
 	}
-	h.put(i, x)
+	h.put(i, n)
 }
 
-func (h *heap[E]) put(i int, x E) {
-	h.items[i] = x
-	x.moved(i)
+func (h *heap[I]) put(i int, n node[I]) {
+	h.items[i] = n
+	h.places[n.id] = uint32(i)
 }

@@ -79,7 +79,7 @@ func (q *queue[T]) Stats() Stats {
 	defer q.mu.Unlock()
 	s := q.stats()
 	if q.tracks {
-		for e := q.held.first; e != nil; e = e.next {
+		for e := range q.eachHeld {
 			age := q.age(e, now)
 			s.LongestProcessing = max(s.LongestProcessing, age)
 			s.UnfinishedWork += age
@@ -97,15 +97,15 @@ func (q *queue[T]) Snapshot() Snapshot[T] {
 		Ready:      make([]T, 0, q.ready()),
 		Processing: make([]Processing[T], 0, q.processing()),
 	}
-	for e := range q.order.all {
+	for e := range q.eachInOrder {
 		s.Ready = append(s.Ready, e.key)
 	}
-	for e := q.held.first; e != nil; e = e.next {
+	for e := range q.eachHeld {
 		s.Processing = append(s.Processing, Processing[T]{e.key, q.age(e, now)})
 	}
 	waits := make([]moment[T], 0, q.waits.len())
-	for _, d := range q.waits.items {
-		waits = append(waits, moment[T]{d.at, d.seq, d.e.key})
+	for _, n := range q.waits.items {
+		waits = append(waits, moment[T]{n.at, n.seq, q.entries.at(n.id).key})
 	}
 	q.mu.Unlock()
 
@@ -117,10 +117,10 @@ func (q *queue[T]) Snapshot() Snapshot[T] {
 	return s
 }
 
-// moment is a due without its entry, which only the holder of the lock may touch.
+// moment is a node of waits without its entry, which only the holder of the lock may touch.
 type moment[T comparable] struct {
 	at   int64
-	seq  uint64
+	seq  uint32
 	item T
 }
 
@@ -129,11 +129,11 @@ func (m moment[T]) compare(o moment[T]) int {
 }
 
 // age returns how long e, which is processing, has been so at now. Needs mu.
-func (q *queue[T]) age(e *entry[T, struct{}], now int64) time.Duration {
+func (q *queue[T]) age(e slot[T, struct{}], now int64) time.Duration {
 	if !q.tracks {
 		return 0
 	}
-	return time.Duration(max(0, now-e.since)) // it may have been handed out after now was read
+	return time.Duration(max(0, now-q.since.get(e.ref))) // it may have been handed out after now was read
 }
 
 // epoch is when clock began. Far enough back that no reading is 0.

@@ -5,37 +5,56 @@ import (
 	"slices"
 )
 
-// list is a line of entries, linked through the entries themselves. An entry is in at
-// most one list at a time. The zero list is empty and ready.
+// list is a line of entries of one table, linked through the entries themselves. An entry
+// is in at most one list at a time. The zero list is empty and ready.
 type list[K comparable, A any] struct {
-	first, last *entry[K, A] // L1: following next from first passes n entries and ends at last; prev is its reverse
+	first, last ref // L1: following next from first passes n entries and ends at last; prev is its reverse
 	n           int
 }
 
-func (l *list[K, A]) push(e *entry[K, A]) {
-	e.prev, e.next = l.last, nil
-	if l.last == nil {
-		l.first = e
+func (l *list[K, A]) push(t *table[K, A], e slot[K, A]) {
+	e.prev, e.next = l.last, 0
+	if l.last == 0 {
+		l.first = e.ref
 	} else {
-		l.last.next = e
+		t.at(l.last).next = e.ref
 	}
-	l.last = e
+	l.last = e.ref
 	l.n++
 }
 
-func (l *list[K, A]) remove(e *entry[K, A]) {
-	if e.prev == nil {
-		l.first = e.next
-	} else {
-		e.prev.next = e.next
-	}
-	if e.next == nil {
-		l.last = e.prev
-	} else {
-		e.next.prev = e.prev
-	}
-	e.prev, e.next = nil, nil
+func (l *list[K, A]) remove(t *table[K, A], e slot[K, A]) {
+	l.link(t, e.prev, e.next, e.next, e.prev)
+	e.prev, e.next = 0, 0
 	l.n--
+}
+
+// renamed says that e, which is in the list, has another number than it had.
+func (l *list[K, A]) renamed(t *table[K, A], e slot[K, A]) { l.link(t, e.prev, e.next, e.ref, e.ref) }
+
+// link makes after follow prev, and before come before next; where there is no prev or
+// next, that is the end of the list.
+func (l *list[K, A]) link(t *table[K, A], prev, next, after, before ref) {
+	if prev == 0 {
+		l.first = after
+	} else {
+		t.at(prev).next = after
+	}
+	if next == 0 {
+		l.last = before
+	} else {
+		t.at(next).prev = before
+	}
+}
+
+// all calls yield for each entry, from the first, until it returns false, as it then does.
+func (l *list[K, A]) all(t *table[K, A], yield func(slot[K, A]) bool) bool {
+	for r := l.first; r != 0; r = t.at(r).next {
+		if !yield(t.slot(r)) {
+			return false
+		}
+	}
+	return true
 }
 
 // order is the line in which entries wait to be handed out: higher priorities first,
@@ -44,97 +63,113 @@ func (l *list[K, A]) remove(e *entry[K, A]) {
 // Each step is O(1), but for an entry that opens or closes a priority: O(log p) for p of them.
 type order[K comparable, A any] struct {
 	n      int
-	plain  list[K, A]           // O1: the entries of priority 0
-	levels map[int]*level[K, A] // O1: those of each other priority that has any
-	peak   int                  // O1: not less than len(levels); see trimmed
-	open   heap[*level[K, A]]   // O2: the same levels, the highest on top
-	spare  []*level[K, A]       // O3: empty levels for the next priorities; at most keepCap
+	plain  list[K, A]      // O1: the entries of priority 0
+	levels []level[K, A]   // O1: those of each other priority that has any; the rest are spare
+	byRank map[int]levelID // O2: where the level of each such priority is
+	peak   int             // O2: not less than len(byRank); see trimmed
+	open   heap[levelID]   // O3: the same levels, the highest on top
+	closed []levelID       // O4: the spare levels, empty
 }
 
 // level is one priority's part of an order.
 type level[K comparable, A any] struct {
 	list[K, A]
 	priority int
-	place    int // in the heap
 }
 
-func (l *level[K, A]) before(other *level[K, A]) bool { return l.priority > other.priority }
-func (l *level[K, A]) moved(to int)                   { l.place = to }
+// levelID is the index of a level.
+type levelID uint32
 
-// front returns the entry that is first in line, or nil.
-func (o *order[K, A]) front() *entry[K, A] {
+// front returns the number of the entry that is first in line, or 0.
+func (o *order[K, A]) front() ref {
 	if o.open.len() > 0 {
-		if top := o.open.top(); top.priority > 0 || o.plain.n == 0 {
+		if top := &o.levels[o.open.top().id]; top.priority > 0 || o.plain.n == 0 {
 			return top.first
 		}
 	}
 	return o.plain.first
 }
 
-// push puts e at the end of its priority.
-func (o *order[K, A]) push(e *entry[K, A]) {
+// of returns the list of a priority, which must have one.
+func (o *order[K, A]) of(priority int) *list[K, A] {
+	if priority == 0 {
+		return &o.plain
+	}
+	return &o.levels[o.byRank[priority]].list
+}
+
+// push puts e at the end of priority.
+func (o *order[K, A]) push(t *table[K, A], e slot[K, A], priority int) {
 	o.n++
-	if e.priority == 0 {
-		o.plain.push(e)
-		return
-	}
-	l := o.levels[e.priority]
-	if l == nil {
-		l = o.openLevel(e.priority)
-	}
-	l.push(e)
-}
-
-// openLevel returns a new level.
-func (o *order[K, A]) openLevel(priority int) *level[K, A] {
-	var l *level[K, A]
-	if last := len(o.spare) - 1; last >= 0 {
-		l, o.spare = o.spare[last], o.spare[:last]
-	} else {
-		l = new(level[K, A])
-	}
-	l.priority = priority
-	if o.levels == nil {
-		o.levels = make(map[int]*level[K, A])
-	}
-	o.levels[priority] = l
-	o.peak = max(o.peak, len(o.levels))
-	o.open.push(l)
-	return l
-}
-
-// remove takes e, which must be in the line, out of it.
-func (o *order[K, A]) remove(e *entry[K, A]) {
-	o.n--
-	if e.priority == 0 {
-		o.plain.remove(e)
-		return
-	}
-	l := o.levels[e.priority]
-	l.remove(e)
-	if l.n == 0 {
-		o.open.remove(l.place)
-		delete(o.levels, l.priority)
-		o.levels = trimmed(o.levels, &o.peak)
-		if len(o.spare) < keepCap {
-			o.spare = append(o.spare, l)
+	if priority != 0 {
+		if _, ok := o.byRank[priority]; !ok {
+			o.openLevel(priority)
 		}
 	}
+	o.of(priority).push(t, e)
+}
+
+func (o *order[K, A]) openLevel(priority int) {
+	if len(o.closed) == 0 {
+		o.closed = append(o.closed, levelID(len(o.levels)))
+		o.levels = append(o.levels, level[K, A]{})
+	}
+	last := len(o.closed) - 1
+	id := o.closed[last]
+	o.closed = o.closed[:last]
+	o.levels[id].priority = priority
+	if o.byRank == nil {
+		o.byRank = make(map[int]levelID)
+	}
+	o.byRank[priority] = id
+	o.peak = max(o.peak, len(o.byRank))
+	o.open.push(id, int64(^priority))
+}
+
+// remove takes e, which must be in the line of priority, out of it.
+func (o *order[K, A]) remove(t *table[K, A], e slot[K, A], priority int) {
+	o.n--
+	l := o.of(priority)
+	l.remove(t, e)
+	if l.n == 0 && priority != 0 {
+		o.closeLevel(priority)
+	}
+}
+
+func (o *order[K, A]) closeLevel(priority int) {
+	id := o.byRank[priority]
+	o.open.remove(id)
+	o.closed = append(o.closed, id)
+	delete(o.byRank, priority)
+	o.byRank = trimmed(o.byRank, &o.peak)
+	if len(o.levels) > keepCap && len(o.byRank) < len(o.levels)/4 {
+		o.compact()
+	}
+}
+
+// compact gives back the memory of closed levels.
+func (o *order[K, A]) compact() {
+	levels := make([]level[K, A], 0, 2*len(o.byRank))
+	var open heap[levelID]
+	for priority, id := range o.byRank {
+		o.byRank[priority] = levelID(len(levels))
+		open.push(levelID(len(levels)), int64(^priority))
+		levels = append(levels, o.levels[id])
+	}
+	o.levels, o.open, o.closed = levels, open, nil
 }
 
 // all calls yield for each entry, first in line first, until it returns false. The order
 // must not change meanwhile. O(n), and O(p log p) for p priorities.
-func (o *order[K, A]) all(yield func(*entry[K, A]) bool) {
-	levels := slices.Clone(o.open.items)
-	if o.plain.n > 0 {
-		levels = append(levels, &level[K, A]{list: o.plain})
+func (o *order[K, A]) all(t *table[K, A], yield func(slot[K, A]) bool) {
+	lines := []level[K, A]{{list: o.plain}}
+	for _, id := range o.byRank {
+		lines = append(lines, o.levels[id])
 	}
-	slices.SortFunc(levels, func(a, b *level[K, A]) int { return cmp.Compare(b.priority, a.priority) })
-	for _, l := range levels {
-		for e := l.first; e != nil; e = e.next {
-			if !yield(e) {
-				return
-			}
+	slices.SortFunc(lines, func(a, b level[K, A]) int { return cmp.Compare(b.priority, a.priority) })
+	for _, l := range lines {
+		if !l.list.all(t, yield) {
+			return
 		}
 	}
 }

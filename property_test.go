@@ -1,6 +1,7 @@
 package typedqueue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,115 +50,135 @@ func mustCheck(t *rapid.T, err error) {
 
 // heap
 
-// node is an element that knows its place.
-type node struct {
-	value, place int
-}
-
-func (n *node) before(o *node) bool { return n.value < o.value }
-func (n *node) moved(to int)        { n.place = to }
-
-func checkHeap[E element[E]](h *heap[E], place func(E) int) error {
-	for i, x := range h.items {
-		if i > 0 && x.before(h.items[(i-1)/2]) {
-			return broken("H1", "the element at %d is before its parent", i)
+func checkHeap[I ~uint32](h *heap[I]) error {
+	seqs := map[uint32]bool{}
+	for i, n := range h.items {
+		switch {
+		case i > 0 && n.before(h.items[(i-1)/fanout]):
+			return broken("H1", "the node at %d is before its parent", i)
+		case int(n.id) >= len(h.places) || h.places[n.id] != uint32(i):
+			return broken("H2", "the place of %d is not %d", n.id, i)
+		case n.seq > h.seq || seqs[n.seq]:
+			return broken("H3", "%d has the number %d, which is there twice or greater than %d", n.id, n.seq, h.seq)
 		}
-		if place(x) != i {
-			return broken("H2", "the element at %d believes to be at %d", i, place(x))
-		}
-	}
-	for i, x := range h.items[len(h.items):cap(h.items)] {
-		if any(x) != any(*new(E)) {
-			return broken("H3", "the free slot %d keeps an element alive", len(h.items)+i)
-		}
+		seqs[n.seq] = true
 	}
 	return nil
 }
 
-func placeOfNode(n *node) int { return n.place }
-
 func TestHeapCheck(t *testing.T) {
-	for invariant, corrupt := range map[string]func(*heap[*node]){
-		"H1": func(h *heap[*node]) { h.items[5].value = -1 },
-		"H2": func(h *heap[*node]) { h.items[5].place = 4 },
-		"H3": func(h *heap[*node]) { h.items = h.items[:5] },
+	for _, b := range []struct {
+		invariant string
+		corrupt   func(*heap[ref])
+	}{
+		{"H1", func(h *heap[ref]) { h.items[5].at = -1 }},
+		{"H2", func(h *heap[ref]) { h.places[5] = 4 }},
+		{"H2", func(h *heap[ref]) { h.places = h.places[:5] }},
+		{"H3", func(h *heap[ref]) { h.seq-- }},
+		{"H3", func(h *heap[ref]) { h.items[5].seq = h.items[4].seq }},
 	} {
-		var h heap[*node]
-		for i := range 6 {
-			h.push(&node{value: i})
+		var h heap[ref]
+		for i := range ref(6) {
+			h.push(i, int64(i))
 		}
-		corrupt(&h)
-		wantBroken(t, invariant, checkHeap(&h, placeOfNode))
+		if err := checkHeap(&h); err != nil {
+			t.Fatal(err)
+		}
+		b.corrupt(&h)
+		wantBroken(t, b.invariant, checkHeap(&h))
 	}
 }
 
-// TestHeapProperty compares a heap with a sorted slice.
+// TestHeapProperty compares a heap with a list in order of arrival, in which the first of
+// the least is looked for.
 func TestHeapProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var h heap[*node]
-		var sorted []*node // the model
-		values := rapid.IntRange(0, 9)
-		pick := func(t *rapid.T) *node {
-			if len(sorted) == 0 {
+		type standing struct {
+			id ref
+			at int64
+		}
+		var model []standing // in order of arrival
+		h := heap[ref]{seq: rapid.SampledFrom([]uint32{0, math.MaxUint32 - 3}).Draw(t, "seq")}
+		ats := rapid.Int64Range(0, 9)
+		next, most := ref(0), ref(0)
+		push := func(at int64) {
+			next++
+			most = max(most, next)
+			h.push(next, at)
+			model = append(model, standing{next, at})
+		}
+		pick := func(t *rapid.T) int {
+			if len(model) == 0 {
 				t.Skip("empty")
 			}
-			return rapid.SampledFrom(sorted).Draw(t, "node")
+			return rapid.IntRange(0, len(model)-1).Draw(t, "which")
 		}
-		drop := func(n *node) {
-			sorted = slices.DeleteFunc(sorted, func(o *node) bool { return o == n })
-			if n.place != -1 {
-				t.Fatalf("H2: an element that has left believes to be at %d", n.place)
+		first := func() int {
+			least := 0
+			for i, s := range model {
+				if s.at < model[least].at {
+					least = i
+				}
 			}
+			return least
+		}
+		remove := func(i int) {
+			h.remove(model[i].id)
+			model = slices.Delete(model, i, i+1)
 		}
 		t.Repeat(map[string]func(*rapid.T){
-			"push": func(t *rapid.T) {
-				n := &node{value: values.Draw(t, "value")}
-				h.push(n)
-				sorted = append(sorted, n)
-			},
+			"push": func(t *rapid.T) { push(ats.Draw(t, "at")) },
 			"pushMany": func(t *rapid.T) { // so that it shrinks later
 				for range 3 * keepCap {
-					n := &node{value: values.Draw(t, "value")}
-					h.push(n)
-					sorted = append(sorted, n)
+					push(ats.Draw(t, "at"))
 				}
-			},
-			"pop": func(t *rapid.T) {
-				pick(t)
-				drop(h.remove(h.top().place))
 			},
 			"popMany": func(t *rapid.T) {
 				for h.len() > 3 {
-					drop(h.remove(0))
+					if got, want := h.top().id, model[first()].id; got != want {
+						t.Fatalf("top = %d, want %d", got, want)
+					}
+					remove(first())
 				}
 			},
-			"remove": func(t *rapid.T) {
-				n := pick(t)
-				if got := h.remove(n.place); got != n {
-					t.Fatalf("remove returned another element")
+			"remove": func(t *rapid.T) { remove(pick(t)) },
+			"move": func(t *rapid.T) {
+				i := pick(t)
+				s := standing{model[i].id, ats.Draw(t, "at")}
+				h.move(s.id, s.at)
+				model = append(slices.Delete(model, i, i+1), s)
+			},
+			"rename": func(t *rapid.T) {
+				i := pick(t)
+				next++
+				most = max(most, next)
+				h.places.at(next)
+				h.rename(model[i].id, next)
+				model[i].id = next
+			},
+			"trim": func(t *rapid.T) {
+				last := ref(0)
+				for _, s := range model {
+					last = max(last, s.id)
 				}
-				drop(n)
-			},
-			"fix": func(t *rapid.T) {
-				n := pick(t)
-				n.value = values.Draw(t, "value")
-				h.fix(n.place)
-			},
-			"set": func(t *rapid.T) {
-				old, n := pick(t), &node{value: values.Draw(t, "value")}
-				h.set(old.place, n)
-				old.place = -1
-				drop(old)
-				sorted = append(sorted, n)
+				h.trim(last)
+				if len(h.places) > int(last)+1 || cap(h.places) > int(last)+1 && int(last) < int(most) {
+					t.Fatalf("Q9: room for %d places, the last id is %d", cap(h.places), last)
+				}
+				most = last
 			},
 			"": func(t *rapid.T) {
-				mustCheck(t, checkHeap(&h, placeOfNode))
-				slices.SortFunc(sorted, func(a, b *node) int { return a.value - b.value })
-				if h.len() != len(sorted) {
-					t.Fatalf("len = %d, want %d", h.len(), len(sorted))
+				mustCheck(t, checkHeap(&h))
+				if h.len() != len(model) {
+					t.Fatalf("len = %d, want %d", h.len(), len(model))
 				}
-				if h.len() > 0 && h.top().value != sorted[0].value {
-					t.Fatalf("top = %d, want %d", h.top().value, sorted[0].value)
+				for _, s := range model {
+					if h.at(s.id) != s.at {
+						t.Fatalf("%d stands at %d, want %d", s.id, h.at(s.id), s.at)
+					}
+				}
+				if len(model) > 0 && (node[ref]{h.top().at, 0, h.top().id}) != (node[ref]{model[first()].at, 0, model[first()].id}) {
+					t.Fatalf("top = %+v, want %+v", h.top(), model[first()])
 				}
 				if c := cap(h.items); c > keepCap && c > 8*(h.len()+1) {
 					t.Fatalf("Q9: %d elements keep room for %d", h.len(), c)
@@ -170,45 +191,91 @@ func TestHeapProperty(t *testing.T) {
 // table
 
 func checkTable[K comparable, A any](t *table[K, A], hash func(K) uint32) error {
-	seen := map[K]bool{}
-	for i, e := range t.buckets {
-		for ; e != nil; e = e.chain {
+	seen := map[ref]bool{}
+	keys := map[K]bool{}
+	for i, r := range t.heads {
+		for ; r != 0 && len(seen) <= t.n; r = t.at(r).chain {
+			e := t.at(r)
 			switch {
-			case e.hash != hash(e.key) || int(e.hash)&(len(t.buckets)-1) != i:
-				return broken("B1", "%v is in bucket %d, and says that its hash is %x", e.key, i, e.hash)
-			case seen[e.key]:
+			case !e.is(inTable):
+				return broken("B1", "slot %d is in a chain and not in the table", r)
+			case e.hash() != hash(e.key) || t.head(e.hash()) != &t.heads[i]:
+				return broken("B1", "%v is in chain %d, and says that its hash is %x", e.key, i, e.hash())
+			case seen[r] || keys[e.key]:
 				return broken("B1", "%v is there twice", e.key)
 			}
-			seen[e.key] = true
+			seen[r], keys[e.key] = true, true
 		}
 	}
-	if n := len(t.buckets); len(seen) != t.n || n&(n-1) != 0 || n < t.n {
-		return broken("B2", "%d entries, n = %d, %d buckets", len(seen), t.n, n)
+	if n := len(t.heads); len(seen) != t.n || n&(n-1) != 0 || n < t.n {
+		return broken("B2", "%d entries, n = %d, %d heads", len(seen), t.n, n)
 	}
-	n := 0
-	for e := t.spare; e != nil; e = e.chain {
-		rest := reflect.ValueOf(e).Elem()
-		for i := range rest.NumField() {
-			if rest.Type().Field(i).Name != "chain" && !rest.Field(i).IsZero() {
-				return broken("B3", "%s of a spare entry is not zero", rest.Type().Field(i).Name)
+	free := 0
+	for r := t.free; r != 0 && free <= int(t.used); r = t.at(r).chain {
+		if seen[r] {
+			return broken("B3", "slot %d is free, and in a chain", r)
+		}
+		free++
+	}
+	for r := ref(1); r <= t.used; r++ {
+		if seen[r] {
+			continue
+		}
+		fields := reflect.ValueOf(t.at(r)).Elem()
+		for i := range fields.NumField() {
+			if name := fields.Type().Field(i).Name; name != "chain" && !fields.Field(i).IsZero() {
+				return broken("B3", "%s of the free slot %d is not zero", name, r)
 			}
 		}
-		if e.key != *new(K) {
-			return broken("B3", "a spare entry is not zero: %v", e.key)
-		}
-		n++
 	}
-	if n != t.spares || n > spareKeep {
-		return broken("B3", "%d spare entries, spares = %d", n, t.spares)
+	if t.n+free != int(t.used) {
+		return broken("B3", "%d slots used, %d entries and %d free", t.used, t.n, free)
+	}
+	for i, c := range t.chunks {
+		if i > 0 && len(c) != chunkLen || len(c) > chunkLen || int(t.used)/chunkLen >= len(t.chunks) {
+			return broken("B3", "chunk %d of %d has %d slots, %d are used", i, len(t.chunks), len(c), t.used)
+		}
+	}
+	return checkSpare(t)
+}
+
+// checkSpare checks what is left of what a table has grown out of.
+func checkSpare[K comparable, A any](t *table[K, A]) error {
+	s := t.spare.Value()
+	if s == nil {
+		return nil
+	}
+	for b, h := range s.heads {
+		if h != nil && len(h) != 1<<b || slices.ContainsFunc(h, func(r ref) bool { return r != 0 }) {
+			return broken("B4", "%d spare heads stand at %d, or are not zero", len(h), b)
+		}
+	}
+	for _, c := range s.chunks {
+		for i := range c {
+			if c[i].marks != 0 || c[i].key != *new(K) || len(c) != chunkLen {
+				return broken("B4", "slot %d of %d in a spare chunk is not zero", i, len(c))
+			}
+		}
 	}
 	return nil
 }
 
 func TestTableCheck(t *testing.T) {
-	for invariant, corrupt := range map[string]func(*table[string, int]){
-		"B1": func(t *table[string, int]) { t.find(hashOf("a"), "a").key = "b" },
-		"B2": func(t *table[string, int]) { t.n++ },
-		"B3": func(t *table[string, int]) { t.spare.acc = 1 },
+	for _, b := range []struct {
+		invariant string
+		corrupt   func(*table[string, int])
+	}{
+		{"B1", func(t *table[string, int]) { t.find(hashOf("a"), "a").key = "b" }},
+		{"B1", func(t *table[string, int]) { t.find(hashOf("a"), "a").marks = 0 }},
+		{"B2", func(t *table[string, int]) { t.n++ }},
+		{"B3", func(t *table[string, int]) { t.at(t.free).acc = 1 }},
+		{"B3", func(t *table[string, int]) { t.free = 0 }},
+		{"B3", func(t *table[string, int]) { t.chunks = append(t.chunks, make([]entry[string, int], 1)) }},
+		{"B4", func(t *table[string, int]) { t.spares().heads[3] = make([]ref, 9) }},
+		{"B4", func(t *table[string, int]) { t.spares().heads[3] = []ref{0, 0, 0, 0, 1, 0, 0, 0} }},
+		{"B4", func(t *table[string, int]) {
+			t.spares().chunks = [][]entry[string, int]{append(make([]entry[string, int], chunkLen-1), entry[string, int]{key: "x"})}
+		}},
 	} {
 		var tab table[string, int]
 		for _, key := range []string{"a", "b", "c"} {
@@ -218,8 +285,10 @@ func TestTableCheck(t *testing.T) {
 		if err := checkTable(&tab, hashOf); err != nil {
 			t.Fatal(err)
 		}
-		corrupt(&tab)
-		wantBroken(t, invariant, checkTable(&tab, hashOf))
+		b.corrupt(&tab)
+		spare := tab.spare.Value() // or it may be collected before it is checked
+		wantBroken(t, b.invariant, checkTable(&tab, hashOf))
+		runtime.KeepAlive(spare)
 	}
 }
 
@@ -227,74 +296,129 @@ func TestTableCheck(t *testing.T) {
 func TestTableProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var tab table[int, int]
-		model := map[int]*entry[int, int]{}
-		hash := func(key int) uint32 { return uint32(key / 3 * 0x1001) }
+		model := map[int]ref{}
+		hash := func(key int) uint32 { return uint32(key/3*0x1001) << 5 }
 		insert := func(key int) {
-			if model[key] == nil {
-				model[key] = tab.insert(hash(key), key)
+			if model[key] == 0 {
+				e := tab.insert(hash(key), key)
+				e.acc = key
+				model[key] = e.ref
 			}
 		}
 		remove := func(key int) {
-			if e := model[key]; e != nil {
-				tab.remove(e)
+			if r := model[key]; r != 0 {
+				tab.remove(tab.slot(r))
 				delete(model, key)
 			}
 		}
-		most := 0
+		compact := func() {
+			tab.compact(func(from, to ref) {
+				key := tab.at(to).key
+				if model[key] != from {
+					t.Fatalf("%d has moved from %d, was in %d", key, from, model[key])
+				}
+				model[key] = to
+			})
+		}
 		keys := rapid.IntRange(0, 20)
 		t.Repeat(map[string]func(*rapid.T){
 			"insert": func(t *rapid.T) { insert(keys.Draw(t, "key")) },
 			"remove": func(t *rapid.T) { remove(keys.Draw(t, "key")) },
 			"reserve": func(t *rapid.T) {
 				tab.reserve(rapid.IntRange(0, 3*tableKeep).Draw(t, "more"))
-				most = len(tab.buckets)
+			},
+			"compact": func(t *rapid.T) { compact() },
+			"collect": func(t *rapid.T) {
+				if tab.spare.Value() != nil && rapid.IntRange(0, 9).Draw(t, "unless 0") == 0 {
+					runtime.GC()
+				}
 			},
 			"burst": func(t *rapid.T) {
-				for key := range 2 * tableKeep {
+				last := rapid.IntRange(1, 4*chunkLen).Draw(t, "last")
+				step := rapid.SampledFrom([]int{1, -1}).Draw(t, "step")
+				for key := range last {
 					insert(key)
 				}
-				for key := range 2 * tableKeep {
-					remove(key)
+				for i := range last {
+					key := i
+					if step < 0 {
+						key = last - 1 - i
+					}
+					if key%999 != 5 {
+						remove(key)
+					}
+					if tab.sparse() {
+						compact()
+					}
 				}
-				most = 0
 			},
 			"": func(t *rapid.T) {
 				mustCheck(t, checkTable(&tab, hash))
-				if n := len(tab.buckets); n > max(most, tableKeep, 8*tab.n) {
-					t.Fatalf("Q9: %d entries keep %d buckets", tab.n, n)
-				}
 				if tab.n != len(model) {
 					t.Fatalf("n = %d, want %d", tab.n, len(model))
 				}
 				for key := range 21 {
-					if got := tab.find(hash(key), key); got != model[key] {
-						t.Fatalf("find(%d) = %v, want %v", key, got, model[key])
+					switch got := tab.find(hash(key), key); {
+					case got.ref != model[key]:
+						t.Fatalf("find(%d) = %v, want %v", key, got.ref, model[key])
+					case got.ref != 0 && (got.entry != tab.at(got.ref) || got.key != key || got.acc != key):
+						t.Fatalf("find(%d) = %+v", key, got)
 					}
 				}
 				n := 0
 				for e := range tab.all {
 					n++
-					if model[e.key] != e {
+					if model[e.key] != e.ref {
 						t.Fatalf("all yields %v, which is not there", e.key)
 					}
 				}
 				if n != len(model) {
 					t.Fatalf("all yields %d entries of %d", n, len(model))
 				}
+				if !tab.sparse() {
+					return
+				}
+				compact()
+				if room := max(len(tab.heads), int(tab.used), chunkLen*(len(tab.chunks)-1)); tab.sparse() || room > max(tableKeep, 4*tab.n) {
+					t.Fatalf("Q9: after compact, %d entries keep room for %d", tab.n, room)
+				}
+				mustCheck(t, checkTable(&tab, hash))
 			},
 		})
 	})
 }
 
+// column
+
+func TestColumn(t *testing.T) {
+	var c column[string]
+	c.move(3, 2)
+	if c != nil || c.get(7) != "" {
+		t.Errorf("an empty column = %q after move, get = %q", c, c.get(7))
+	}
+	*c.at(2) = "two"
+	*c.at(5) = "five"
+	c.move(5, 1)
+	c.move(9, 0)
+	if got := []string{c.get(0), c.get(1), c.get(2), c.get(5), c.get(6)}; !slices.Equal(got, []string{"", "five", "two", "five", ""}) {
+		t.Errorf("column = %q", got)
+	}
+	c.trim(7)
+	c.trim(2)
+	if cap(c) != 3 || c.get(1) != "five" || c.get(5) != "" {
+		t.Errorf("after trim(2): %q with room for %d", c, cap(c))
+	}
+}
+
 // order
 
-func checkList[K comparable, A any](l *list[K, A]) error {
-	n, last := 0, (*entry[K, A])(nil)
-	for e := l.first; e != nil && n <= l.n; e = e.next {
-		if e.prev != last {
-			return broken("L1", "prev of %v is not what came before it", e.key)
+func checkList[K comparable, A any](l *list[K, A], t *table[K, A]) error {
+	n, last := 0, ref(0)
+	for r := l.first; r != 0 && n <= l.n; r = t.at(r).next {
+		if t.at(r).prev != last {
+			return broken("L1", "prev of %v is not what came before it", t.at(r).key)
 		}
-		last = e
+		last = r
 		n++
 	}
 	if n != l.n || last != l.last {
@@ -303,71 +427,114 @@ func checkList[K comparable, A any](l *list[K, A]) error {
 	return nil
 }
 
-func checkOrder[K comparable, A any](o *order[K, A]) error {
+func checkOrder[K comparable, A any](o *order[K, A], t *table[K, A], priority func(slot[K, A]) int) error {
 	lists := map[int]*list[K, A]{0: &o.plain}
-	for p, l := range o.levels {
-		switch {
-		case p == 0 || l.priority != p || l.n == 0:
-			return broken("O1", "a level of priority %d with %d entries stands at %d", l.priority, l.n, p)
-		case l.place < 0 || l.place >= o.open.len() || o.open.items[l.place] != l:
-			return broken("O2", "the heap does not know of priority %d", p)
+	for p, id := range o.byRank {
+		switch l := &o.levels[id]; {
+		case p == 0 || l.priority != p:
+			return broken("O2", "level %d of priority %d is found at %d", id, l.priority, p)
+		case l.n == 0:
+			return broken("O1", "the level of priority %d is empty", p)
+		case int(id) >= len(o.open.places) || int(o.open.places[id]) >= o.open.len() || o.open.items[o.open.places[id]].id != id:
+			return broken("O3", "the heap does not know of priority %d", p)
+		case o.open.at(id) != int64(^p):
+			return broken("O3", "priority %d stands at %d", p, o.open.at(id))
 		}
-		lists[p] = &l.list
+		lists[p] = &o.levels[id].list
 	}
 	n := 0
 	for p, l := range lists {
-		if err := checkList(l); err != nil {
+		if err := checkList(l, t); err != nil {
 			return err
 		}
-		for e := l.first; e != nil; e = e.next {
-			if e.priority != p {
-				return broken("O1", "%v has priority %d and stands at %d", e.key, e.priority, p)
+		for r := l.first; r != 0; r = t.at(r).next {
+			if got := priority(t.slot(r)); got != p {
+				return broken("O1", "%v has priority %d and stands at %d", t.at(r).key, got, p)
 			}
 		}
 		n += l.n
 	}
-	if n != o.n || o.peak < len(o.levels) {
-		return broken("O1", "%d entries, n = %d; %d levels, peak = %d", n, o.n, len(o.levels), o.peak)
+	if n != o.n {
+		return broken("O1", "%d entries, n = %d", n, o.n)
 	}
-	if len(o.levels) != o.open.len() {
-		return broken("O2", "%d levels, the heap holds %d", len(o.levels), o.open.len())
+	if o.peak < len(o.byRank) {
+		return broken("O2", "%d levels, peak = %d", len(o.byRank), o.peak)
 	}
-	if len(o.spare) > keepCap || slices.ContainsFunc(o.spare, func(l *level[K, A]) bool { return l.n != 0 || l.first != nil }) {
-		return broken("O3", "%d spare levels, or one that is not empty", len(o.spare))
+	if len(o.byRank) != o.open.len() {
+		return broken("O3", "%d levels, the heap holds %d", len(o.byRank), o.open.len())
 	}
-	return checkHeap(&o.open, func(l *level[K, A]) int { return l.place })
+	closed := map[levelID]bool{}
+	for _, id := range o.closed {
+		if l := &o.levels[id]; closed[id] || l.n != 0 || l.first != 0 {
+			return broken("O4", "level %d is spare twice, or not empty", id)
+		}
+		closed[id] = true
+	}
+	if len(o.closed)+len(o.byRank) != len(o.levels) {
+		return broken("O4", "%d levels, %d of them open and %d spare", len(o.levels), len(o.byRank), len(o.closed))
+	}
+	return checkHeap(&o.open)
+}
+
+// lineOfInts is an order, the table of its entries, and their priorities.
+type lineOfInts struct {
+	order[int, struct{}]
+	entries    table[int, struct{}]
+	priorities map[int]int
+}
+
+func (l *lineOfInts) push(key, priority int) {
+	if l.priorities == nil {
+		l.priorities = map[int]int{}
+	}
+	l.priorities[key] = priority
+	l.order.push(&l.entries, l.entries.insert(hashOf(key), key), priority)
+}
+
+func (l *lineOfInts) remove(key int) {
+	e := l.entries.find(hashOf(key), key)
+	l.order.remove(&l.entries, e, l.priorities[key])
+	l.entries.remove(e)
+}
+
+func (l *lineOfInts) check() error {
+	return checkOrder(&l.order, &l.entries, func(e slot[int, struct{}]) int { return l.priorities[e.key] })
 }
 
 func TestOrderCheck(t *testing.T) {
-	type orderOfInts = order[int, struct{}]
+	level := func(l *lineOfInts, p int) *level[int, struct{}] { return &l.levels[l.byRank[p]] }
 	for _, c := range []struct {
 		invariant string
-		corrupt   func(*orderOfInts)
+		corrupt   func(*lineOfInts)
 	}{
-		{"L1", func(o *orderOfInts) { o.plain.n++ }},
-		{"L1", func(o *orderOfInts) { o.levels[2].first.prev = o.plain.first }},
-		{"O1", func(o *orderOfInts) { o.plain.first.priority = 7 }},
-		{"O1", func(o *orderOfInts) { o.n-- }},
-		{"O1", func(o *orderOfInts) { o.levels[1].priority = 3 }},
-		{"O2", func(o *orderOfInts) { o.open.remove(0) }},
-		{"O1", func(o *orderOfInts) { // an empty level in the heap
-			for l := o.levels[1]; l.n > 0; o.n-- {
-				l.remove(l.first)
+		{"L1", func(o *lineOfInts) { o.plain.n++ }},
+		{"L1", func(o *lineOfInts) { o.entries.at(level(o, 2).first).prev = o.plain.first }},
+		{"O1", func(o *lineOfInts) { o.priorities[0] = 7 }},
+		{"O1", func(o *lineOfInts) { o.n-- }},
+		{"O1", func(o *lineOfInts) { // an empty level in the heap
+			for l := level(o, 1); l.n > 0; o.n-- {
+				l.list.remove(&o.entries, o.entries.slot(l.first))
 			}
 		}},
-		{"O2", func(o *orderOfInts) { o.levels[1].place++ }},
-		{"O2", func(o *orderOfInts) { o.open.push(&level[int, struct{}]{priority: 9}) }},
-		{"O3", func(o *orderOfInts) { o.spare = append(o.spare, o.levels[1]) }},
+		{"O2", func(o *lineOfInts) { level(o, 1).priority = 3 }},
+		{"O2", func(o *lineOfInts) { o.peak = 1 }},
+		{"O3", func(o *lineOfInts) { o.open.remove(o.byRank[1]) }},
+		{"O3", func(o *lineOfInts) { o.open.move(o.byRank[1], 5) }},
+		{"O3", func(o *lineOfInts) { o.open.push(9, 9) }},
+		{"O4", func(o *lineOfInts) { o.closed = append(o.closed, o.byRank[1]) }},
+		{"O4", func(o *lineOfInts) { o.closed = nil }},
 	} {
-		var o orderOfInts
+		var o lineOfInts
 		for i := range 6 {
-			o.push(&entry[int, struct{}]{key: i, priority: i % 3})
+			o.push(i, i%3)
 		}
-		if err := checkOrder(&o); err != nil {
+		o.push(9, 9)
+		o.remove(9)
+		if err := o.check(); err != nil {
 			t.Fatal(err)
 		}
 		c.corrupt(&o)
-		wantBroken(t, c.invariant, checkOrder(&o))
+		wantBroken(t, c.invariant, o.check())
 	}
 }
 
@@ -375,31 +542,32 @@ func TestOrderCheck(t *testing.T) {
 // priority is looked for.
 func TestOrderProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		type entryOfInts = entry[int, struct{}]
-		var o order[int, struct{}]
-		var model []*entryOfInts // in order of arrival
+		var o lineOfInts
+		var model []int // keys in order of arrival
 		key := 0
 		push := func(priority int) {
 			key++
-			e := &entryOfInts{key: key, priority: priority}
-			o.push(e)
-			model = append(model, e)
+			o.push(key, priority)
+			model = append(model, key)
 		}
-		remove := func(e *entryOfInts) {
-			o.remove(e)
-			model = slices.DeleteFunc(model, func(x *entryOfInts) bool { return x == e })
+		remove := func(key int) {
+			o.remove(key)
+			model = slices.DeleteFunc(model, func(x int) bool { return x == key })
 		}
+		front := func() int { return o.entries.at(o.front()).key }
 		t.Repeat(map[string]func(*rapid.T){
-			"push": func(t *rapid.T) { push(rapid.IntRange(-2, 2).Draw(t, "priority")) },
+			"push": func(t *rapid.T) {
+				push(rapid.SampledFrom([]int{-1, 0, 1, 2, math.MinInt, math.MaxInt}).Draw(t, "priority"))
+			},
 			"remove": func(t *rapid.T) {
 				if len(model) == 0 {
 					t.Skip("empty")
 				}
-				remove(rapid.SampledFrom(model).Draw(t, "entry"))
+				remove(rapid.SampledFrom(model).Draw(t, "key"))
 			},
 			"pop": func(t *rapid.T) {
 				if len(model) > 0 {
-					remove(o.front())
+					remove(front())
 				}
 			},
 			"manyPriorities": func(t *rapid.T) { // more than it keeps, so that it forgets
@@ -407,18 +575,26 @@ func TestOrderProperty(t *testing.T) {
 					push(p)
 				}
 				for range 9 * keepCap {
-					remove(o.front())
+					remove(front())
 				}
 			},
 			"": func(t *rapid.T) {
-				mustCheck(t, checkOrder(&o))
+				mustCheck(t, o.check())
 				want := slices.Clone(model)
-				slices.SortStableFunc(want, func(a, b *entryOfInts) int { return b.priority - a.priority })
-				if got := slices.Collect(o.all); !slices.Equal(got, want) {
+				slices.SortStableFunc(want, func(a, b int) int { return cmp.Compare(o.priorities[b], o.priorities[a]) })
+				var got []int
+				o.all(&o.entries, func(e slot[int, struct{}]) bool {
+					got = append(got, e.key)
+					return true
+				})
+				if !slices.Equal(got, want) {
 					t.Fatalf("order = %v, want %v", got, want)
 				}
-				if len(want) > 0 && o.front() != want[0] {
-					t.Fatalf("front = %v, want %v", o.front(), want[0])
+				if len(want) > 0 && front() != want[0] {
+					t.Fatalf("front = %v, want %v", front(), want[0])
+				}
+				if len(o.levels) > max(keepCap, 4*len(o.byRank)) {
+					t.Fatalf("Q9: %d levels for %d priorities", len(o.levels), len(o.byRank))
 				}
 			},
 		})
@@ -431,46 +607,48 @@ func checkCore[K comparable, A any](c *core[K, A]) error {
 	if err := checkTable(&c.entries, hashUnchecked); err != nil {
 		return err
 	}
-	if err := checkOrder(&c.order); err != nil {
+	if err := checkOrder(&c.order, &c.entries, c.priority); err != nil {
 		return err
 	}
-	if err := checkList(&c.held); err != nil {
+	if err := checkList(&c.held, &c.entries); err != nil {
 		return err
 	}
-	if err := checkHeap(&c.waits, func(d due[K, A]) int { return int(d.e.place) }); err != nil {
+	if err := checkHeap(&c.waits); err != nil {
 		return err
 	}
-	type entries = map[*entry[K, A]]bool
-	inOrder, held, waits := entries{}, entries{}, entries{}
-	for e := range c.order.all {
-		inOrder[e] = true
+	if c.entries.sparse() {
+		return broken("Q9", "%d entries in %d slots", c.entries.n, c.entries.used)
 	}
-	for e := c.held.first; e != nil; e = e.next {
-		held[e] = true
+	inOrder, held, waits := map[ref]bool{}, map[ref]bool{}, map[ref]bool{}
+	for e := range c.eachInOrder {
+		inOrder[e.ref] = true
 	}
-	for _, d := range c.waits.items {
-		waits[d.e] = true
+	for e := range c.eachHeld {
+		held[e.ref] = true
+	}
+	for _, n := range c.waits.items {
+		waits[n.id] = true
 	}
 	n, passed := 0, 0
 	for e := range c.entries.all {
 		n++
 		wantOrder := e.is(dirty) && (c.keepsPlace || !e.is(processing))
 		switch {
-		case e.marks == 0:
+		case !e.is(dirty | processing | waiting):
 			return broken("E1", "%v has no mark", e.key)
-		case inOrder[e] != wantOrder:
-			return broken("E2", "%v with marks %b is in order: %t", e.key, e.marks, inOrder[e])
-		case held[e] != (e.is(processing) && !wantOrder):
-			return broken("E3", "%v with marks %b is held: %t", e.key, e.marks, held[e])
-		case waits[e] != e.is(waiting) || e.is(limited) && !e.is(waiting):
-			return broken("E4", "%v with marks %b waits: %t", e.key, e.marks, waits[e])
+		case inOrder[e.ref] != wantOrder:
+			return broken("E2", "%v with marks %b is in order: %t", e.key, e.marks&allMarks, inOrder[e.ref])
+		case held[e.ref] != (e.is(processing) && !wantOrder):
+			return broken("E3", "%v with marks %b is held: %t", e.key, e.marks&allMarks, held[e.ref])
+		case waits[e.ref] != e.is(waiting) || e.is(limited) && !e.is(waiting):
+			return broken("E4", "%v with marks %b waits: %t", e.key, e.marks&allMarks, waits[e.ref])
 		}
-		if inOrder[e] && e.is(processing) {
+		if inOrder[e.ref] && e.is(processing) {
 			passed++
 		}
-		delete(inOrder, e)
-		delete(held, e)
-		delete(waits, e)
+		delete(inOrder, e.ref)
+		delete(held, e.ref)
+		delete(waits, e.ref)
 	}
 	if len(inOrder)+len(held)+len(waits) > 0 {
 		return broken("E1", "an entry is in a line and not in the table")
@@ -508,18 +686,18 @@ func checkBlocked[K comparable, A any](c *core[K, A]) error {
 
 func TestCoreCheck(t *testing.T) {
 	type coreOfStrings = core[string, struct{}]
-	get := func(c *coreOfStrings, key string) *entry[string, struct{}] { return c.entries.find(hashOf(key), key) }
+	get := func(c *coreOfStrings, key string) slot[string, struct{}] { return c.entries.find(hashOf(key), key) }
 	for _, b := range []struct {
 		invariant string
 		corrupt   func(*coreOfStrings)
 	}{
 		{"E1", func(c *coreOfStrings) { c.entries.insert(hashOf("x"), "x") }},
-		{"E1", func(c *coreOfStrings) { c.order.push(&entry[string, struct{}]{key: "stranger"}) }},
+		{"E1", func(c *coreOfStrings) { c.waits.push(7, math.MaxInt64) }},
 		{"E2", func(c *coreOfStrings) { get(c, "waiting").marks |= dirty }},
 		{"E2", func(c *coreOfStrings) { get(c, "ready").marks |= processing }}, // ready, yet handed out
-		{"E2", func(c *coreOfStrings) { get(c, "ready").marks = waiting }},
-		{"E3", func(c *coreOfStrings) { e := get(c, "held"); c.held.remove(e) }},
-		{"E3", func(c *coreOfStrings) { e := get(c, "waiting"); c.held.push(e) }},
+		{"E2", func(c *coreOfStrings) { e := get(c, "ready"); e.marks ^= dirty | waiting }},
+		{"E3", func(c *coreOfStrings) { e := get(c, "held"); c.held.remove(&c.entries, e) }},
+		{"E3", func(c *coreOfStrings) { e := get(c, "waiting"); c.held.push(&c.entries, e) }},
 		{"E4", func(c *coreOfStrings) { get(c, "ready").marks |= waiting }},
 		{"E4", func(c *coreOfStrings) { get(c, "ready").marks |= limited }},
 		{"E4", func(c *coreOfStrings) { get(c, "held").marks |= limited }},
@@ -531,16 +709,18 @@ func TestCoreCheck(t *testing.T) {
 		{"Q8", func(c *coreOfStrings) { c.getters.enter() }},
 		{"Q8", func(c *coreOfStrings) { c.getters.enter().asleep = false }},
 		{"T5", func(c *coreOfStrings) { c.closed = true }},
-		{"B3", func(c *coreOfStrings) { c.entries.spares++ }},
-		{"H2", func(c *coreOfStrings) { get(c, "waiting").place++ }},
+		{"B3", func(c *coreOfStrings) { c.entries.used-- }},
+		{"H2", func(c *coreOfStrings) { c.waits.places[get(c, "waiting").ref]++ }},
 		{"L1", func(c *coreOfStrings) { c.held.n++ }},
-		{"O1", func(c *coreOfStrings) { get(c, "ready").priority++ }},
+		{"O1", func(c *coreOfStrings) { c.setPriority(get(c, "ready"), 1) }},
 	} {
 		q := NewDelayingQueue[string](Options{})
 		q.Add("held")
 		q.Get()
 		q.AddAll("ready", "ready too")
 		q.AddAfter("waiting", time.Hour)
+		q.Add("gone")
+		q.Cancel("gone")
 		if err := checkCore(&q.core); err != nil {
 			t.Fatal(err)
 		}

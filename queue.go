@@ -10,33 +10,39 @@ import (
 	"time"
 )
 
-// entry is all that a queue knows about one key. There is at most one per key, and
-// everything hangs on it: a key is hashed once per call, and no two places can disagree.
+// entry is all that a queue knows about one key, but for what few queues need (see core).
+// There is at most one per key, and everything hangs on it: a key is hashed once per call,
+// and no two places can disagree.
 type entry[K comparable, A any] struct {
-	key   K
-	acc   A            // what has accumulated for the key; nothing in a Queue
-	chain *entry[K, A] // the next in its bucket of the table
-
-	next, prev *entry[K, A] // its neighbours in core.order or core.held
-	priority   int          // while dirty: what it has, or will have, in the order
-	handed     int          // while processing: what it had when it was handed out
-	since      int64        // when it became ready or was handed out, if the queue tracks time
-	place      int32        // while waiting: its index in core.waits
-	hash       uint32
-	marks      marks
+	key        K
+	acc        A     // what has accumulated for the key; nothing in a Queue
+	chain      ref   // the next in its chain of the table
+	next, prev ref   // its neighbours in core.order or core.held
+	marks      marks // and, above them, the hash of key
 }
 
-// marks are the sets that an entry belongs to. One without any is not in the table.
-type marks uint8
+// marks are the sets that an entry belongs to.
+type marks uint32
 
 const (
 	dirty      marks = 1 << iota // must be processed: now, or after Done if processing too
 	processing                   // handed out, not yet Done
 	waiting                      // due later
 	limited                      // waiting, an AddRateLimited among the reasons (R4)
+	inTable                      // found by its key (B1)
+	allMarks   = 1<<iota - 1
 )
 
 func (e *entry[K, A]) is(m marks) bool { return e.marks&m != 0 }
+
+func (e *entry[K, A]) hash() uint32 { return uint32(e.marks &^ allMarks) }
+
+// rank holds the priorities of an entry.
+type rank struct {
+	dirty   int // while dirty: what it has, or will have, in the order
+	handed  int // while processing: what it had when it was handed out
+	waiting int // while waiting: what it will have at least
+}
 
 // core is the machine inside every queue here: the dirty, processing and waiting sets
 // over one table of entries, and the order in which they are handed out. Its methods
@@ -45,11 +51,16 @@ func (e *entry[K, A]) is(m marks) bool { return e.marks&m != 0 }
 type core[K comparable, A any] struct {
 	mu sync.Mutex // guards everything below
 
-	entries table[K, A]     // E1: an entry is in the table exactly while it has a mark
-	order   order[K, A]     // E2: the dirty that are not processing; if keepsPlace, all the dirty
-	held    list[K, A]      // E3: the processing that are not in order; in a work queue longest held first
-	waits   heap[due[K, A]] // E4: the waiting, soonest first; equal times first in, first out (T3)
-	passed  int             // E5: how many entries in order are processing, so not ready
+	entries table[K, A] // E1: an entry is in the table exactly while it is dirty, processing or waiting
+	order   order[K, A] // E2: the dirty that are not processing; if keepsPlace, all the dirty
+	held    list[K, A]  // E3: the processing that are not in order; in a work queue longest held first
+	waits   heap[ref]   // E4: the waiting, soonest first; equal times first in, first out (T3)
+	passed  int         // E5: how many entries in order are processing, so not ready
+
+	ranks column[rank]  // as long as all priorities are 0 it is empty
+	since column[int64] // if the queue tracks time: when the entry became ready, or was handed out
+
+	tracks bool // since is kept; constant after construction
 
 	// keepsPlace is how a FIFO's line differs from a work queue's: a key that is added
 	// while in processing takes its place in order at once and get passes over it (F1,
@@ -61,29 +72,14 @@ type core[K comparable, A any] struct {
 	drains  chan struct{} // Q7: closed when idle, or to release the drainers; nil if none waits
 
 	timer *time.Timer // E6: runs exactly while something waits, for its due time or earlier
-	alarm int64       // when the timer fires; stopped if it does not run
-	seq   uint64      // the last number given out in waits
+	alarm int64       // E6: what the timer is set for; stopped if it does not run
 
-	adds, merged, retries, dropped, strays uint64 // see Stats
+	adds, merged, retries, dropped, strays uint64
 }
-
-// due is a place in the delay heap.
-type due[K comparable, A any] struct {
-	at       int64
-	seq      uint64
-	priority int
-	e        *entry[K, A]
-}
-
-func (d due[K, A]) before(o due[K, A]) bool {
-	return d.at < o.at || d.at == o.at && d.seq < o.seq
-}
-
-func (d due[K, A]) moved(to int) { d.e.place = int32(to) }
 
 // need returns the entry of key, a new one if there is none.
-func (c *core[K, A]) need(hash uint32, key K) *entry[K, A] {
-	if e := c.entries.find(hash, key); e != nil {
+func (c *core[K, A]) need(hash uint32, key K) slot[K, A] {
+	if e := c.entries.find(hash, key); e.entry != nil {
 		return e
 	}
 	return c.entries.insert(hash, key)
@@ -92,7 +88,7 @@ func (c *core[K, A]) need(hash uint32, key K) *entry[K, A] {
 // add makes e dirty: ready, or to become ready at its Done (Q4). It ends a wait of e, so
 // that e is not processed twice for one reason (T2), and reports whether anything
 // changed.
-func (c *core[K, A]) add(e *entry[K, A], priority int, now int64) (changed bool) {
+func (c *core[K, A]) add(e slot[K, A], priority int, now int64) (changed bool) {
 	if e.is(waiting) {
 		priority = max(priority, c.endWait(e)) // T7
 		changed = true
@@ -100,41 +96,52 @@ func (c *core[K, A]) add(e *entry[K, A], priority int, now int64) (changed bool)
 	switch {
 	case !e.is(dirty):
 		e.marks |= dirty
-		e.priority = priority
+		c.setPriority(e, priority)
 		c.adds++
 		c.lineUp(e, now)
 		return true
-	case priority > e.priority:
+	case priority > c.priority(e):
 		c.raise(e, priority)
 		return true
 	}
 	return changed
 }
 
+// priority returns the priority of e, which is dirty.
+func (c *core[K, A]) priority(e slot[K, A]) int { return c.ranks.get(e.ref).dirty }
+
+func (c *core[K, A]) setPriority(e slot[K, A], priority int) {
+	if priority != 0 || c.ranks != nil {
+		c.ranks.at(e.ref).dirty = priority
+	}
+}
+
 // lineUp gives e, which has just become dirty, its place in the order, unless a Done
 // will.
-func (c *core[K, A]) lineUp(e *entry[K, A], now int64) {
+func (c *core[K, A]) lineUp(e slot[K, A], now int64) {
 	switch {
 	case !e.is(processing):
-		e.since = now
-		c.order.push(e)
+		if c.tracks {
+			*c.since.at(e.ref) = now
+		}
+		c.order.push(&c.entries, e, c.priority(e))
 		c.wake()
 	case c.keepsPlace:
-		c.held.remove(e)
-		c.order.push(e)
+		c.held.remove(&c.entries, e)
+		c.order.push(&c.entries, e, c.priority(e))
 		c.passed++
 	}
 }
 
 // raise lifts the dirty e to a higher priority, at whose end it lines up anew (Q1).
-func (c *core[K, A]) raise(e *entry[K, A], priority int) {
+func (c *core[K, A]) raise(e slot[K, A], priority int) {
 	inOrder := !e.is(processing) || c.keepsPlace
 	if inOrder {
-		c.order.remove(e)
+		c.order.remove(&c.entries, e, c.priority(e))
 	}
-	e.priority = priority
+	c.setPriority(e, priority)
 	if inOrder {
-		c.order.push(e)
+		c.order.push(&c.entries, e, priority)
 	}
 }
 
@@ -142,37 +149,44 @@ func (c *core[K, A]) raise(e *entry[K, A], priority int) {
 func (c *core[K, A]) ready() int { return c.order.n - c.passed }
 
 // get hands out the first ready entry; there must be one. It hashes nothing.
-func (c *core[K, A]) get() *entry[K, A] {
-	e := c.order.front()
+func (c *core[K, A]) get() slot[K, A] {
+	e := c.entries.slot(c.order.front())
 	for e.is(processing) {
-		e = e.next // keepsPlace knows one priority, so the line is one list
+		e = c.entries.slot(e.next) // keepsPlace knows one priority, so the line is one list
 	}
-	c.order.remove(e)
-	c.held.push(e)
+	c.order.remove(&c.entries, e, c.priority(e))
+	c.held.push(&c.entries, e)
 	e.marks ^= dirty | processing
-	e.handed = e.priority
+	if c.ranks != nil {
+		r := c.ranks.at(e.ref)
+		r.handed = r.dirty
+	}
 	return e
 }
 
+// handed returns the priority that e, which is processing, was handed out with.
+func (c *core[K, A]) handed(e slot[K, A]) int { return c.ranks.get(e.ref).handed }
+
 // done ends the processing of e. If e is dirty, it is ready from now on.
-func (c *core[K, A]) done(e *entry[K, A], now int64) {
+func (c *core[K, A]) done(e slot[K, A], now int64) {
 	e.marks &^= processing
 	switch {
 	case !e.is(dirty):
-		c.held.remove(e)
+		c.held.remove(&c.entries, e)
 		c.release(e)
 	case c.keepsPlace:
 		c.passed-- // it stands in order already
 		c.wake()
 	default:
-		c.held.remove(e)
+		c.held.remove(&c.entries, e)
 		c.lineUp(e, now)
 	}
 	c.settle()
 }
 
-// cancel takes e out of dirty and waiting. It reports whether e was in either.
-func (c *core[K, A]) cancel(e *entry[K, A]) bool {
+// cancel takes e out of dirty and waiting. It reports whether e was in either. The caller
+// calls settle when he has no slots in hand any more.
+func (c *core[K, A]) cancel(e slot[K, A]) bool {
 	if !e.is(dirty | waiting) {
 		return false
 	}
@@ -183,65 +197,91 @@ func (c *core[K, A]) cancel(e *entry[K, A]) bool {
 		e.marks &^= dirty
 		switch {
 		case !e.is(processing):
-			c.order.remove(e)
+			c.order.remove(&c.entries, e, c.priority(e))
 		case c.keepsPlace:
-			c.order.remove(e)
+			c.order.remove(&c.entries, e, c.priority(e))
 			c.passed--
-			c.held.push(e)
+			c.held.push(&c.entries, e)
 		}
 	}
 	c.release(e)
-	c.settle()
 	return true
 }
 
-// release drops e from the table if it has no mark left (E1).
-func (c *core[K, A]) release(e *entry[K, A]) {
-	if e.marks == 0 {
+// release drops e from the table if nothing is the matter with it any more (E1).
+func (c *core[K, A]) release(e slot[K, A]) {
+	if !e.is(dirty | processing | waiting) {
 		c.entries.remove(e)
+	}
+}
+
+// settle does what is due after entries have left: it tells the drainers if the queue is
+// idle, and gives memory back if there is much of it. Slots are good no more after it.
+func (c *core[K, A]) settle() {
+	if c.drains != nil && c.idle() {
+		c.releaseDrains()
+	}
+	if c.entries.sparse() {
+		c.entries.compact(c.renamed)
+		c.ranks.trim(c.entries.used)
+		c.since.trim(c.entries.used)
+		c.waits.trim(c.entries.used)
+	}
+}
+
+// renamed brings all that refers to an entry up to date, whose number has changed.
+func (c *core[K, A]) renamed(from, to ref) {
+	e := c.entries.slot(to)
+	c.ranks.move(from, to)
+	c.since.move(from, to)
+	if e.is(waiting) {
+		c.waits.rename(from, to)
+	}
+	switch {
+	case e.is(dirty) && (c.keepsPlace || !e.is(processing)):
+		c.order.of(c.priority(e)).renamed(&c.entries, e)
+	case e.is(processing):
+		c.held.renamed(&c.entries, e)
 	}
 }
 
 // wait marks e waiting until at. Of several calls the earliest time wins (T1), and the
 // highest priority (T7). It reports whether anything changed; the caller sets the alarm.
-func (c *core[K, A]) wait(e *entry[K, A], at int64, priority int) (changed bool) {
+func (c *core[K, A]) wait(e slot[K, A], at int64, priority int) (changed bool) {
 	if !e.is(waiting) {
 		e.marks |= waiting
-		c.seq++
-		c.waits.push(due[K, A]{at, c.seq, priority, e})
+		c.waits.push(e.ref, at)
+		if priority != 0 || c.ranks != nil {
+			c.ranks.at(e.ref).waiting = priority
+		}
 		return true
 	}
-	d := c.waits.items[e.place]
-	if at < d.at {
-		c.seq++
-		d.at, d.seq = at, c.seq
+	if at < c.waits.at(e.ref) {
+		c.waits.move(e.ref, at)
 		changed = true
 	}
-	if priority > d.priority {
-		d.priority = priority
+	if priority > c.ranks.get(e.ref).waiting {
+		c.ranks.at(e.ref).waiting = priority
 		changed = true
-	}
-	if changed {
-		c.waits.set(int(e.place), d)
 	}
 	return changed
 }
 
 // endWait takes e out of waiting and returns the priority that it waited with. The
 // caller gives e another mark, or releases it.
-func (c *core[K, A]) endWait(e *entry[K, A]) (priority int) {
-	d := c.waits.remove(int(e.place))
+func (c *core[K, A]) endWait(e slot[K, A]) (priority int) {
+	c.waits.remove(e.ref)
 	e.marks &^= waiting | limited
 	if c.waits.len() == 0 {
 		c.disarm()
 	}
-	return d.priority
+	return c.ranks.get(e.ref).waiting
 }
 
 // dueBy makes ready, or dirty, what waits until now or earlier.
 func (c *core[K, A]) dueBy(now int64) {
 	for c.waits.len() > 0 && c.waits.top().at <= now {
-		c.add(c.waits.top().e, math.MinInt, now)
+		c.add(c.entries.slot(c.waits.top().id), math.MinInt, now)
 	}
 }
 
@@ -264,24 +304,25 @@ func (c *core[K, A]) shutDown() {
 	}
 	c.closed = true
 	c.dropped += uint64(c.waits.len())
-	for _, d := range c.waits.items {
-		d.e.marks &^= waiting | limited
-		c.release(d.e)
+	for _, n := range c.waits.items {
+		e := c.entries.slot(n.id)
+		e.marks &^= waiting | limited
+		c.release(e)
 	}
-	c.waits = heap[due[K, A]]{}
+	c.waits = heap[ref]{}
 	c.disarm()
+	c.settle()
 	c.getters.wakeAll()
 }
 
+// eachInOrder calls yield for each entry in order, first in line first, until it returns false.
+func (c *core[K, A]) eachInOrder(yield func(slot[K, A]) bool) { c.order.all(&c.entries, yield) }
+
+// eachHeld calls yield for each held entry, longest held first, until it returns false.
+func (c *core[K, A]) eachHeld(yield func(slot[K, A]) bool) { c.held.all(&c.entries, yield) }
+
 // idle reports whether nothing is ready and nothing is processing.
 func (c *core[K, A]) idle() bool { return c.order.n == 0 && c.held.n == 0 }
-
-// settle tells the drainers once the queue is idle.
-func (c *core[K, A]) settle() {
-	if c.drains != nil && c.idle() {
-		c.releaseDrains()
-	}
-}
 
 func (c *core[K, A]) releaseDrains() {
 	if c.drains != nil {
@@ -293,13 +334,13 @@ func (c *core[K, A]) releaseDrains() {
 // await returns the entry that it hands out, as soon as one is ready; before that it
 // fails with ctx's error once ctx is done, and with atEnd once the queue is closed. mu is
 // given up while it sleeps, and held again when it returns.
-func (c *core[K, A]) await(ctx context.Context, atEnd error) (*entry[K, A], error) {
+func (c *core[K, A]) await(ctx context.Context, atEnd error) (slot[K, A], error) {
 	for c.ready() == 0 {
 		if c.closed {
-			return nil, atEnd
+			return slot[K, A]{}, atEnd
 		}
 		if err := c.sleep(ctx); err != nil {
-			return nil, err
+			return slot[K, A]{}, err
 		}
 	}
 	return c.get(), nil
@@ -461,7 +502,6 @@ func NewQueue[T comparable](opts Options) *Queue[T] {
 type queue[T comparable] struct {
 	core[T, struct{}]
 	metrics Metrics // set before first use, then constant
-	tracks  bool    // as above
 }
 
 func (q *queue[T]) configure(opts Options) {
@@ -572,15 +612,15 @@ func (q *queue[T]) get(ctx context.Context) (item T, priority int, err error) {
 
 // handOut returns what a getter wants to know of e, which get has just returned. It
 // unlocks mu.
-func (q *queue[T]) handOut(e *entry[T, struct{}]) (item T, priority int) {
-	item, priority = e.key, e.handed
+func (q *queue[T]) handOut(e slot[T, struct{}]) (item T, priority int) {
+	item, priority = e.key, q.handed(e)
 	if !q.tracks {
 		q.mu.Unlock()
 		return item, priority
 	}
-	readyAt := e.since
-	e.since = clock()
-	waited := e.since - readyAt
+	now, since := clock(), q.since.at(e.ref)
+	waited := now - *since
+	*since = now
 	q.mu.Unlock()
 	if q.metrics.Waited != nil {
 		q.metrics.Waited(time.Duration(waited))
@@ -598,7 +638,7 @@ func (q *queue[T]) Done(item T) {
 	now := q.now()
 	q.mu.Lock()
 	e := q.findHeld(item)
-	if e == nil {
+	if e.entry == nil {
 		q.strays++
 		q.mu.Unlock()
 		return
@@ -611,18 +651,23 @@ func (q *queue[T]) Done(item T) {
 	}
 }
 
-// findHeld returns the entry of an item that is processing, or nil. Needs mu.
-func (q *queue[T]) findHeld(item T) *entry[T, struct{}] {
+// findHeld returns the entry of an item that is processing, if it is. Needs mu.
+func (q *queue[T]) findHeld(item T) slot[T, struct{}] {
 	const few = 8 // so many comparisons are cheaper than a hash and a look-up
-	e := q.held.first
+	r := q.held.first
 	for range few {
-		if e == nil || e.key == item {
-			return e
+		if r == 0 {
+			return slot[T, struct{}]{}
 		}
-		e = e.next
+		e := q.entries.at(r)
+		if e.key == item {
+			return slot[T, struct{}]{e, r}
+		}
+		r = e.next
 	}
-	if e = q.entries.find(hashUnchecked(item), item); e == nil || !e.is(processing) {
-		return nil
+	e := q.entries.find(hashUnchecked(item), item)
+	if e.entry != nil && !e.is(processing) {
+		e.entry = nil
 	}
 	return e
 }
@@ -660,7 +705,9 @@ func (q *queue[T]) Cancel(item T) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	e := q.entries.find(hash, item)
-	return e != nil && q.cancel(e)
+	cancelled := e.entry != nil && q.cancel(e)
+	q.settle()
+	return cancelled
 }
 
 // Len returns how many items are ready. Those that wait, or are processing, do not count.

@@ -5,28 +5,51 @@ import (
 	"hash/maphash"
 	"math/bits"
 	"reflect"
+	"weak"
 )
 
 // table finds entries by key. It is a hash table whose chains run through the entries
 // themselves, with the hash kept in the entry, so that neither growing nor removing
-// hashes a key, inserting allocates no more than the entry, and shrinking is as cheap
-// as growing. It has no lock. The zero table is empty and ready.
+// hashes a key. Entries stand in slots and are linked by number, not by pointer: a link
+// takes half the room, and the collector follows none of them. The table has no lock. The
+// zero table is empty and ready.
 type table[K comparable, A any] struct {
-	// B1: an entry is in the chain of the bucket that its hash names, once, and no two
-	// have equal keys. B2: len(buckets) is 0 or a power of two, and at least n. Q9: remove
-	// leaves no more of them than the larger of tableKeep and 8*n.
-	buckets []*entry[K, A]
-	n       int
+	// B1: an entry that is inTable is in the chain of the head that its hash names, once, and
+	// no two have equal keys. B2: len(heads) is 0, or a power of two and at least n.
+	heads []ref
+	n     int
 
-	// B3: spare entries are zero but for their link, and there are at most spareKeep.
-	spare  *entry[K, A]
-	spares int
+	// B3: the slots from 1 to used are entries, n of them, or free; the free ones are zero but
+	// for the chain that links them. Slot r stands in chunks[r/chunkLen]; the first chunk grows,
+	// all others have chunkLen slots.
+	chunks     [][]entry[K, A]
+	used, free ref
+
+	spare weak.Pointer[spare[K, A]]
+}
+
+// ref is the number of an entry's slot. 0 is none.
+type ref uint32
+
+// slot is an entry, and where it stands. It is good until the next insert or compact, and
+// may then be found anew.
+type slot[K comparable, A any] struct {
+	*entry[K, A] // nil: there is none
+	ref          ref
 }
 
 const (
-	tableKeep = 512 // buckets that a table keeps however empty it gets
-	spareKeep = 512 // entries that a table keeps for the next keys
+	chunkLen  = 1 << 10
+	tableKeep = chunkLen // slots and heads that a table keeps however empty it gets
+	sparsity  = 8        // more than so many slots or heads for each entry are too many
 )
+
+// spare is what a table has grown out of. It is held weakly: it serves the next burst, if
+// that comes before the collector does, and costs no memory that anybody else wants (Q9).
+type spare[K comparable, A any] struct {
+	chunks [][]entry[K, A] // B4: zero, but for chains
+	heads  [33][]ref       // B4: heads[b] is nil or has 1<<b heads, all 0
+}
 
 // seed is one for all tables: a stranger must not be able to choose keys that collide.
 var seed = maphash.MakeSeed()
@@ -38,93 +61,180 @@ func hashOf[K comparable](key K) uint32 {
 	return hashUnchecked(key)
 }
 
-func hashUnchecked[K comparable](key K) uint32 { return uint32(maphash.Comparable(seed, key)) }
-
-func (t *table[K, A]) bucket(hash uint32) **entry[K, A] {
-	return &t.buckets[int(hash)&(len(t.buckets)-1)]
+// hashUnchecked returns a hash that leaves the place of the marks free.
+func hashUnchecked[K comparable](key K) uint32 {
+	return uint32(maphash.Comparable(seed, key)) &^ uint32(allMarks)
 }
 
-// find returns the entry of key, whose hash is given, or nil.
-func (t *table[K, A]) find(hash uint32, key K) *entry[K, A] {
+// head returns where the chain of hash begins.
+func (t *table[K, A]) head(hash uint32) *ref {
+	return &t.heads[hash>>(bits.LeadingZeros32(uint32(len(t.heads)))+1)]
+}
+
+// at returns the entry in slot r.
+func (t *table[K, A]) at(r ref) *entry[K, A] { return &t.chunks[r/chunkLen][r%chunkLen] }
+
+func (t *table[K, A]) slot(r ref) slot[K, A] { return slot[K, A]{t.at(r), r} }
+
+// find returns the entry of key, whose hash is given, if there is one.
+func (t *table[K, A]) find(hash uint32, key K) slot[K, A] {
 	if t.n == 0 {
-		return nil
+		return slot[K, A]{}
 	}
-	for e := *t.bucket(hash); e != nil; e = e.chain {
-		if e.hash == hash && e.key == key {
-			return e
+	for r := *t.head(hash); r != 0; {
+		e := t.at(r)
+		if e.hash() == hash && e.key == key {
+			return slot[K, A]{e, r}
 		}
+		r = e.chain
 	}
-	return nil
+	return slot[K, A]{}
 }
 
 // insert adds and returns an entry for key, which the table must not hold.
-func (t *table[K, A]) insert(hash uint32, key K) *entry[K, A] {
+func (t *table[K, A]) insert(hash uint32, key K) slot[K, A] {
 	t.reserve(1)
-	e := t.spare
-	if e != nil {
-		t.spare, e.chain = e.chain, nil
-		t.spares--
-	} else {
-		e = new(entry[K, A])
+	r := t.free
+	if r == 0 {
+		r = t.extend()
 	}
-	e.key, e.hash = key, hash
-	b := t.bucket(hash)
-	e.chain, *b = *b, e
+	e := t.at(r)
+	if t.free != 0 {
+		t.free = e.chain
+	}
+	e.key, e.marks = key, marks(hash)|inTable
+	h := t.head(hash)
+	e.chain, *h = *h, r
 	t.n++
-	return e
+	return slot[K, A]{e, r}
 }
 
-// reserve makes room for more keys, so that inserting them grows the table once at most.
+// reserve makes room for more keys, so that inserting them grows the heads once at most.
 func (t *table[K, A]) reserve(more int) {
-	if need := t.n + more; need > len(t.buckets) {
-		t.resize(max(8, sizeFor(need)))
+	if need := t.n + more; need > len(t.heads) {
+		t.relink(t.newHeads(need))
 	}
 }
 
-// sizeFor returns the least power of two that is at least n.
-func sizeFor(n int) int { return 1 << bits.Len(uint(max(1, n)-1)) }
-
-// remove takes out e, which the table must hold. The entry is cleared and may be used
-// again at the next insert, so nobody may touch it any more.
-func (t *table[K, A]) remove(e *entry[K, A]) {
-	link := t.bucket(e.hash)
-	for *link != e {
-		link = &(*link).chain
+// extend returns a slot that has never been used, or not since compact.
+func (t *table[K, A]) extend() ref {
+	t.used++
+	switch chunk, i := t.used/chunkLen, t.used%chunkLen; {
+	case t.used == 0:
+		panic("typedqueue: more keys than 32 bits can count")
+	case int(chunk) == len(t.chunks):
+		t.chunks = append(t.chunks, t.newChunk())
+	case int(i) == len(t.chunks[chunk]): // the first one
+		t.chunks[0] = append(make([]entry[K, A], 0, 2*i), t.chunks[0]...)[:2*i]
 	}
-	*link = e.chain
-	t.n--
-	*e = entry[K, A]{} // Q9: let the key and what it accumulated be collected
-	if t.spares < spareKeep {
-		e.chain, t.spare = t.spare, e
-		t.spares++
-	}
-	if len(t.buckets) > tableKeep && t.n < len(t.buckets)/8 {
-		t.resize(max(tableKeep, sizeFor(2*t.n)))
-	}
+	return t.used
 }
 
-// resize deals the entries out to n buckets, a power of two.
-func (t *table[K, A]) resize(n int) {
-	old := t.buckets
-	t.buckets = make([]*entry[K, A], n)
-	for _, e := range old {
-		for e != nil {
-			next := e.chain
-			b := t.bucket(e.hash)
-			e.chain, *b = *b, e
-			e = next
+func (t *table[K, A]) newChunk() []entry[K, A] {
+	if len(t.chunks) == 0 {
+		return make([]entry[K, A], 8)
+	}
+	if s := t.spare.Value(); s != nil && len(s.chunks) > 0 {
+		last := len(s.chunks) - 1
+		c := s.chunks[last]
+		s.chunks = s.chunks[:last]
+		return c
+	}
+	return make([]entry[K, A], chunkLen)
+}
+
+// newHeads returns heads for n entries, or more if there are spare ones.
+func (t *table[K, A]) newHeads(n int) []ref {
+	size := bits.Len(uint(max(n, 8) - 1))
+	if s := t.spare.Value(); s != nil {
+		for b := size + 2; b >= size; b-- {
+			if h := s.heads[b]; h != nil {
+				s.heads[b] = nil
+				return h
+			}
 		}
 	}
+	return make([]ref, 1<<size)
+}
+
+// remove takes out e, which the table must hold. Its slot may be used again at the next
+// insert, so nobody may touch it any more.
+func (t *table[K, A]) remove(e slot[K, A]) {
+	link := t.head(e.hash())
+	for *link != e.ref {
+		link = &t.at(*link).chain
+	}
+	*link = e.chain
+	*e.entry = entry[K, A]{chain: t.free} // Q9: let the key and what it accumulated be collected
+	t.free = e.ref
+	t.n--
+}
+
+// sparse reports whether most of the table's memory is of no use, so that its owner ought to
+// call compact.
+func (t *table[K, A]) sparse() bool {
+	room := max(int(t.used), len(t.heads))
+	return room > tableKeep && t.n < room/sparsity
+}
+
+// compact moves the entries to the first slots, and gives back the memory that is left over.
+// It calls moved for each that has another number now. O(slots), so O(1) for each entry that
+// has been removed.
+func (t *table[K, A]) compact(moved func(from, to ref)) {
+	to := ref(1)
+	for from := t.used; t.n > 0 && from > ref(t.n); from-- {
+		old := t.at(from)
+		if old.marks == 0 {
+			continue
+		}
+		for t.at(to).marks != 0 {
+			to++
+		}
+		*t.at(to) = *old
+		*old = entry[K, A]{}
+		moved(from, to)
+	}
+	t.used, t.free = ref(t.n), 0
+	if keep := t.n/chunkLen + 1; keep < len(t.chunks) {
+		s := t.spares()
+		s.chunks = append(s.chunks, t.chunks[keep:]...)
+		clear(t.chunks[keep:])
+		t.chunks = t.chunks[:keep]
+	}
+	t.relink(make([]ref, min(len(t.heads), max(tableKeep, 1<<bits.Len(uint(2*t.n))))))
+}
+
+// relink deals the entries out to heads, which must be 0. The old ones become spare.
+func (t *table[K, A]) relink(heads []ref) {
+	old := t.heads
+	t.heads = heads
+	for r := ref(1); r <= t.used; r++ {
+		if e := t.at(r); e.marks != 0 {
+			h := t.head(e.hash())
+			e.chain, *h = *h, r
+		}
+	}
+	if len(old) >= tableKeep {
+		clear(old)
+		t.spares().heads[bits.Len(uint(len(old)))-1] = old
+	}
+}
+
+func (t *table[K, A]) spares() *spare[K, A] {
+	s := t.spare.Value()
+	if s == nil {
+		s = new(spare[K, A])
+		t.spare = weak.Make(s)
+	}
+	return s
 }
 
 // all calls yield for each entry, in no order, until it returns false. The table must
 // not change meanwhile.
-func (t *table[K, A]) all(yield func(*entry[K, A]) bool) {
-	for _, e := range t.buckets {
-		for ; e != nil; e = e.chain {
-			if !yield(e) {
-				return
-			}
+func (t *table[K, A]) all(yield func(slot[K, A]) bool) {
+	for r := ref(1); r <= t.used; r++ {
+		if e := t.slot(r); e.marks != 0 && !yield(e) {
+			return
 		}
 	}
 }
