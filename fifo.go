@@ -146,18 +146,18 @@ func (l *line[K, C, H]) pop(
 		return none, err
 	}
 	l.mu.Lock()
-	e, err := l.await(ctx, ErrClosed)
-	if err != nil {
+	if err := l.await(ctx, ErrClosed); err != nil {
 		l.mu.Unlock()
 		return none, err
 	}
+	e := l.get()
 	hash, key, c, initial := e.hash(), e.key, e.acc.pending, e.acc.initial
 	e.acc.pending, e.acc.inHand = none, hand(c)
 	l.mu.Unlock()
 
 	requeue := true // also if process panics or calls runtime.Goexit
 	defer func() { l.processed(hash, key, c, initial, requeue, putBack) }()
-	err = process(key, c, initial)
+	err := process(key, c, initial)
 	requeue = err != nil && asksRequeue(err)
 	return c, err
 }

@@ -23,6 +23,20 @@ func (l *list[K, A]) push(t *table[K, A], e slot[K, A]) {
 	l.n++
 }
 
+// pop takes the first entry out, and returns it. There must be one.
+func (l *list[K, A]) pop(t *table[K, A]) slot[K, A] {
+	e := t.slot(l.first)
+	l.n--
+	l.first = e.next
+	if l.first == 0 {
+		l.last = 0
+	} else {
+		t.at(l.first).prev = 0
+	}
+	e.next = 0
+	return e
+}
+
 func (l *list[K, A]) remove(t *table[K, A], e slot[K, A]) {
 	l.link(t, e.prev, e.next, e.next, e.prev)
 	e.prev, e.next = 0, 0
@@ -80,16 +94,6 @@ type level[K comparable, A any] struct {
 // levelID is the index of a level.
 type levelID uint32
 
-// front returns the number of the entry that is first in line, or 0.
-func (o *order[K, A]) front() ref {
-	if o.open.len() > 0 {
-		if top := &o.levels[o.open.top().id]; top.priority > 0 || o.plain.n == 0 {
-			return top.first
-		}
-	}
-	return o.plain.first
-}
-
 // of returns the list of a priority, which must have one.
 func (o *order[K, A]) of(priority int) *list[K, A] {
 	if priority == 0 {
@@ -101,15 +105,23 @@ func (o *order[K, A]) of(priority int) *list[K, A] {
 // push puts e at the end of priority.
 func (o *order[K, A]) push(t *table[K, A], e slot[K, A], priority int) {
 	o.n++
-	if priority != 0 {
-		if _, ok := o.byRank[priority]; !ok {
-			o.openLevel(priority)
-		}
+	if priority == 0 {
+		o.plain.push(t, e)
+	} else {
+		o.level(priority).push(t, e)
 	}
-	o.of(priority).push(t, e)
 }
 
-func (o *order[K, A]) openLevel(priority int) {
+// level returns the list of a priority other than 0, a new one if it has none.
+func (o *order[K, A]) level(priority int) *list[K, A] {
+	id, ok := o.byRank[priority]
+	if !ok {
+		id = o.openLevel(priority)
+	}
+	return &o.levels[id].list
+}
+
+func (o *order[K, A]) openLevel(priority int) levelID {
 	if len(o.closed) == 0 {
 		o.closed = append(o.closed, levelID(len(o.levels)))
 		o.levels = append(o.levels, level[K, A]{})
@@ -124,6 +136,20 @@ func (o *order[K, A]) openLevel(priority int) {
 	o.byRank[priority] = id
 	o.peak = max(o.peak, len(o.byRank))
 	o.open.push(id, int64(^priority))
+	return id
+}
+
+// pop takes the entry that is first in line out of it, and returns it. There must be one.
+func (o *order[K, A]) pop(t *table[K, A]) slot[K, A] {
+	if o.open.len() > 0 {
+		if top := &o.levels[o.open.top().id]; top.priority > 0 || o.plain.n == 0 {
+			e := t.slot(top.first)
+			o.remove(t, e, top.priority)
+			return e
+		}
+	}
+	o.n--
+	return o.plain.pop(t)
 }
 
 // remove takes e, which must be in the line of priority, out of it.

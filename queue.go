@@ -89,22 +89,30 @@ func (c *core[K, A]) need(hash uint32, key K) slot[K, A] {
 // that e is not processed twice for one reason (T2), and reports whether anything
 // changed.
 func (c *core[K, A]) add(e slot[K, A], priority int, now int64) (changed bool) {
+	if e.is(dirty | waiting) {
+		return c.merge(e, priority, now)
+	}
+	e.marks |= dirty
+	c.adds++
+	c.setPriority(e, priority)
+	c.lineUp(e, now)
+	return true
+}
+
+// merge is add of an e that is dirty or waiting already.
+func (c *core[K, A]) merge(e slot[K, A], priority int, now int64) (changed bool) {
 	if e.is(waiting) {
 		priority = max(priority, c.endWait(e)) // T7
+		if !e.is(dirty) {
+			return c.add(e, priority, now)
+		}
 		changed = true
 	}
-	switch {
-	case !e.is(dirty):
-		e.marks |= dirty
-		c.setPriority(e, priority)
-		c.adds++
-		c.lineUp(e, now)
-		return true
-	case priority > c.priority(e):
-		c.raise(e, priority)
-		return true
+	if priority <= c.priority(e) {
+		return changed
 	}
-	return changed
+	c.raise(e, priority)
+	return true
 }
 
 // priority returns the priority of e, which is dirty.
@@ -125,7 +133,9 @@ func (c *core[K, A]) lineUp(e slot[K, A], now int64) {
 			*c.since.at(e.ref) = now
 		}
 		c.order.push(&c.entries, e, c.priority(e))
-		c.wake()
+		if c.getters.first != nil {
+			c.wake()
+		}
 	case c.keepsPlace:
 		c.held.remove(&c.entries, e)
 		c.order.push(&c.entries, e, c.priority(e))
@@ -150,17 +160,28 @@ func (c *core[K, A]) ready() int { return c.order.n - c.passed }
 
 // get hands out the first ready entry; there must be one. It hashes nothing.
 func (c *core[K, A]) get() slot[K, A] {
-	e := c.entries.slot(c.order.front())
-	for e.is(processing) {
-		e = c.entries.slot(e.next) // keepsPlace knows one priority, so the line is one list
+	var e slot[K, A]
+	if c.passed == 0 {
+		e = c.order.pop(&c.entries)
+	} else {
+		e = c.passOver()
 	}
-	c.order.remove(&c.entries, e, c.priority(e))
 	c.held.push(&c.entries, e)
 	e.marks ^= dirty | processing
 	if c.ranks != nil {
 		r := c.ranks.at(e.ref)
 		r.handed = r.dirty
 	}
+	return e
+}
+
+// passOver takes out of the order the first entry that is not processing.
+func (c *core[K, A]) passOver() slot[K, A] {
+	e := c.entries.slot(c.order.plain.first) // keepsPlace knows one priority, so the line is one list
+	for e.is(processing) {
+		e = c.entries.slot(e.next)
+	}
+	c.order.remove(&c.entries, e, 0)
 	return e
 }
 
@@ -222,11 +243,15 @@ func (c *core[K, A]) settle() {
 		c.releaseDrains()
 	}
 	if c.entries.sparse() {
-		c.entries.compact(c.renamed)
-		c.ranks.trim(c.entries.used)
-		c.since.trim(c.entries.used)
-		c.waits.trim(c.entries.used)
+		c.compact()
 	}
+}
+
+func (c *core[K, A]) compact() {
+	c.entries.compact(c.renamed)
+	c.ranks.trim(c.entries.used)
+	c.since.trim(c.entries.used)
+	c.waits.trim(c.entries.used)
 }
 
 // renamed brings all that refers to an entry up to date, whose number has changed.
@@ -331,19 +356,19 @@ func (c *core[K, A]) releaseDrains() {
 	}
 }
 
-// await returns the entry that it hands out, as soon as one is ready; before that it
-// fails with ctx's error once ctx is done, and with atEnd once the queue is closed. mu is
-// given up while it sleeps, and held again when it returns.
-func (c *core[K, A]) await(ctx context.Context, atEnd error) (slot[K, A], error) {
+// await returns nil once an entry is ready; before that it fails with ctx's error once ctx
+// is done, and with atEnd once the queue is closed. mu is given up while it sleeps, and held
+// again when it returns.
+func (c *core[K, A]) await(ctx context.Context, atEnd error) error {
 	for c.ready() == 0 {
 		if c.closed {
-			return slot[K, A]{}, atEnd
+			return atEnd
 		}
 		if err := c.sleep(ctx); err != nil {
-			return slot[K, A]{}, err
+			return err
 		}
 	}
-	return c.get(), nil
+	return nil
 }
 
 // sleep gives mu up until somebody wakes the caller or ctx is done; then it returns
@@ -501,6 +526,7 @@ func NewQueue[T comparable](opts Options) *Queue[T] {
 // queue holds the methods that all work queues have.
 type queue[T comparable] struct {
 	core[T, struct{}]
+	keys    keyCheck[T]
 	metrics Metrics // set before first use, then constant
 }
 
@@ -527,7 +553,8 @@ func (q *queue[T]) Add(item T) { q.AddWithPriority(item, 0) }
 // end of that priority; with a lower one nothing changes. An item that is processing
 // becomes ready with the highest priority asked for meanwhile.
 func (q *queue[T]) AddWithPriority(item T, priority int) {
-	hash, now := hashOf(item), q.now()
+	q.keys.must(item)
+	hash, now := hashUnchecked(item), q.now()
 	q.mu.Lock()
 	if !q.closed {
 		q.count(q.add(q.need(hash, item), priority, now))
@@ -591,7 +618,7 @@ func (q *queue[T]) TryGet() (item T, ok bool) {
 		q.mu.Unlock()
 		return item, false
 	}
-	item, _ = q.handOut(q.core.get())
+	item, _ = q.handOut()
 	return item, true
 }
 
@@ -601,18 +628,19 @@ func (q *queue[T]) get(ctx context.Context) (item T, priority int, err error) {
 		return item, 0, err
 	}
 	q.mu.Lock()
-	e, err := q.await(ctx, ErrShutDown)
-	if err != nil {
-		q.mu.Unlock()
-		return item, 0, err
+	if q.ready() == 0 {
+		if err := q.await(ctx, ErrShutDown); err != nil {
+			q.mu.Unlock()
+			return item, 0, err
+		}
 	}
-	item, priority = q.handOut(e)
+	item, priority = q.handOut()
 	return item, priority, nil
 }
 
-// handOut returns what a getter wants to know of e, which get has just returned. It
-// unlocks mu.
-func (q *queue[T]) handOut(e slot[T, struct{}]) (item T, priority int) {
+// handOut hands out the first ready item. It unlocks mu.
+func (q *queue[T]) handOut() (item T, priority int) {
+	e := q.core.get()
 	item, priority = e.key, q.handed(e)
 	if !q.tracks {
 		q.mu.Unlock()
@@ -634,7 +662,7 @@ func (q *queue[T]) handOut(e slot[T, struct{}]) (item T, priority int) {
 // goes by value: a second Done of an item that another worker has got meanwhile ends that
 // worker's hold. It never blocks.
 func (q *queue[T]) Done(item T) {
-	mustKey(item)
+	q.keys.must(item)
 	now := q.now()
 	q.mu.Lock()
 	e := q.findHeld(item)

@@ -5,6 +5,7 @@ import (
 	"hash/maphash"
 	"math/bits"
 	"reflect"
+	"sync/atomic"
 	"weak"
 )
 
@@ -17,6 +18,7 @@ type table[K comparable, A any] struct {
 	// B1: an entry that is inTable is in the chain of the head that its hash names, once, and
 	// no two have equal keys. B2: len(heads) is 0, or a power of two and at least n.
 	heads []ref
+	shift uint8 // B2: what is left of a hash, shifted by it, is the index of a head
 	n     int
 
 	// B3: the slots from 1 to used are entries, n of them, or free; the free ones are zero but
@@ -67,9 +69,7 @@ func hashUnchecked[K comparable](key K) uint32 {
 }
 
 // head returns where the chain of hash begins.
-func (t *table[K, A]) head(hash uint32) *ref {
-	return &t.heads[hash>>(bits.LeadingZeros32(uint32(len(t.heads)))+1)]
-}
+func (t *table[K, A]) head(hash uint32) *ref { return &t.heads[hash>>(t.shift&31)] }
 
 // at returns the entry in slot r.
 func (t *table[K, A]) at(r ref) *entry[K, A] { return &t.chunks[r/chunkLen][r%chunkLen] }
@@ -93,15 +93,15 @@ func (t *table[K, A]) find(hash uint32, key K) slot[K, A] {
 
 // insert adds and returns an entry for key, which the table must not hold.
 func (t *table[K, A]) insert(hash uint32, key K) slot[K, A] {
-	t.reserve(1)
+	if t.n == len(t.heads) {
+		t.relink(t.newHeads(t.n + 1))
+	}
 	r := t.free
 	if r == 0 {
 		r = t.extend()
 	}
 	e := t.at(r)
-	if t.free != 0 {
-		t.free = e.chain
-	}
+	t.free = e.chain
 	e.key, e.marks = key, marks(hash)|inTable
 	h := t.head(hash)
 	e.chain, *h = *h, r
@@ -127,6 +127,7 @@ func (t *table[K, A]) extend() ref {
 	case int(i) == len(t.chunks[chunk]): // the first one
 		t.chunks[0] = append(make([]entry[K, A], 0, 2*i), t.chunks[0]...)[:2*i]
 	}
+	t.at(t.used).chain = 0 // compact leaves old ones
 	return t.used
 }
 
@@ -207,7 +208,7 @@ func (t *table[K, A]) compact(moved func(from, to ref)) {
 // relink deals the entries out to heads, which must be 0. The old ones become spare.
 func (t *table[K, A]) relink(heads []ref) {
 	old := t.heads
-	t.heads = heads
+	t.heads, t.shift = heads, uint8(32-bits.Len(uint(len(heads)-1)))
 	for r := ref(1); r <= t.used; r++ {
 		if e := t.at(r); e.marks != 0 {
 			h := t.head(e.hash())
@@ -239,22 +240,77 @@ func (t *table[K, A]) all(yield func(slot[K, A]) bool) {
 	}
 }
 
-// mustKey panics if key could not be found again once it is in a table: if it is not
-// equal to itself (NaN), or its dynamic type cannot be hashed (Q10).
+// keyCheck knows whether a value of K can be unfit as a key. The zero keyCheck finds out.
+type keyCheck[K comparable] struct {
+	verdict atomic.Uint32
+}
+
+const (
+	unknown uint32 = iota
+	alwaysFit
+	mayBeUnfit
+)
+
+// must panics if key could not be found again once it is in a table: if it is not equal
+// to itself (NaN), or its dynamic type cannot be hashed (Q10).
+func (c *keyCheck[K]) must(key K) {
+	if c.verdict.Load() != alwaysFit {
+		c.find(key)
+	}
+}
+
+func (c *keyCheck[K]) find(key K) {
+	if err := c.fault(key); err != nil {
+		panic("typedqueue: " + err.Error())
+	}
+}
+
+// fault returns what must would panic about, or nil.
+func (c *keyCheck[K]) fault(key K) error {
+	if c.verdict.Load() == unknown {
+		if canBeUnfit(reflect.TypeFor[K]()) {
+			c.verdict.Store(mayBeUnfit)
+		} else {
+			c.verdict.Store(alwaysFit)
+		}
+	}
+	if c.verdict.Load() == alwaysFit {
+		return nil
+	}
+	return faultOf(key)
+}
+
+// canBeUnfit reports whether t has values that are not equal to themselves, or cannot be
+// hashed.
+func canBeUnfit(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.Float32, reflect.Float64, reflect.Complex64, reflect.Complex128, reflect.Interface:
+		return true
+	case reflect.Array:
+		return canBeUnfit(t.Elem())
+	case reflect.Struct:
+		for i := range t.NumField() {
+			if canBeUnfit(t.Field(i).Type) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// mustKey panics like keyCheck.must.
 func mustKey[K comparable](key K) {
-	if err := keyFault(key); err != nil {
+	if err := faultOf(key); err != nil {
 		panic("typedqueue: " + err.Error())
 	}
 }
 
 // keyFault returns what mustKey would panic about, or nil.
 func keyFault[K comparable](key K) error {
-	switch reflect.TypeFor[K]().Kind() {
-	case reflect.Float32, reflect.Float64, reflect.Complex64, reflect.Complex128,
-		reflect.Interface, reflect.Struct, reflect.Array:
-		return faultOf(key)
+	if !canBeUnfit(reflect.TypeFor[K]()) {
+		return nil
 	}
-	return nil // no value of the other kinds can be at fault
+	return faultOf(key)
 }
 
 // faultOf compares key with itself and returns what is wrong with it, or nil.
