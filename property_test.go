@@ -721,7 +721,7 @@ func TestCoreCheck(t *testing.T) {
 		{"B3", func(c *coreOfStrings) { c.entries.used-- }},
 		{"H2", func(c *coreOfStrings) { c.waits.places[get(c, "waiting").ref]++ }},
 		{"L1", func(c *coreOfStrings) { c.held.n++ }},
-		{"O1", func(c *coreOfStrings) { c.setPriority(get(c, "ready"), 1) }},
+		{"O1", func(c *coreOfStrings) { c.ranks.at(get(c, "ready").ref).dirty = 1 }},
 	} {
 		q := NewDelayingQueue[string](Options{})
 		q.Add("held")
@@ -1175,8 +1175,13 @@ func (s *queueMachine[T]) actions() map[string]func(*rapid.T) {
 		},
 		"GetContext": func(t *rapid.T) {
 			s.getters = append(s.getters, callBlocked(func(ctx context.Context) (h handed[T], err error) {
-				h.item, h.priority, err = s.q.get(ctx)
-				return h, err
+				if h.item, err = s.q.GetContext(ctx); err != nil {
+					return h, err
+				}
+				s.q.mu.Lock()
+				defer s.q.mu.Unlock()
+				h.priority = s.q.handed(s.q.entries.find(hashOf(h.item), h.item))
+				return h, nil
 			}))
 			s.settle(t)
 		},

@@ -94,8 +94,17 @@ func (c *core[K, A]) add(e slot[K, A], priority int, now int64) (changed bool) {
 	}
 	e.marks |= dirty
 	c.adds++
-	c.setPriority(e, priority)
-	c.lineUp(e, now)
+	if priority != 0 || c.ranks != nil {
+		c.ranks.at(e.ref).dirty = priority
+	}
+	switch {
+	case !e.is(processing):
+		c.lineUp(e, priority, now)
+	case c.keepsPlace:
+		c.held.remove(&c.entries, e)
+		c.order.push(&c.entries, e, priority)
+		c.passed++
+	}
 	return true
 }
 
@@ -118,28 +127,14 @@ func (c *core[K, A]) merge(e slot[K, A], priority int, now int64) (changed bool)
 // priority returns the priority of e, which is dirty.
 func (c *core[K, A]) priority(e slot[K, A]) int { return c.ranks.get(e.ref).dirty }
 
-func (c *core[K, A]) setPriority(e slot[K, A], priority int) {
-	if priority != 0 || c.ranks != nil {
-		c.ranks.at(e.ref).dirty = priority
+// lineUp makes e, which is dirty and not processing, ready.
+func (c *core[K, A]) lineUp(e slot[K, A], priority int, now int64) {
+	if c.tracks {
+		*c.since.at(e.ref) = now
 	}
-}
-
-// lineUp gives e, which has just become dirty, its place in the order, unless a Done
-// will.
-func (c *core[K, A]) lineUp(e slot[K, A], now int64) {
-	switch {
-	case !e.is(processing):
-		if c.tracks {
-			*c.since.at(e.ref) = now
-		}
-		c.order.push(&c.entries, e, c.priority(e))
-		if c.getters.first != nil {
-			c.wake()
-		}
-	case c.keepsPlace:
-		c.held.remove(&c.entries, e)
-		c.order.push(&c.entries, e, c.priority(e))
-		c.passed++
+	c.order.push(&c.entries, e, priority)
+	if c.getters.first != nil {
+		c.wake()
 	}
 }
 
@@ -149,7 +144,7 @@ func (c *core[K, A]) raise(e slot[K, A], priority int) {
 	if inOrder {
 		c.order.remove(&c.entries, e, c.priority(e))
 	}
-	c.setPriority(e, priority)
+	c.ranks.at(e.ref).dirty = priority
 	if inOrder {
 		c.order.push(&c.entries, e, priority)
 	}
@@ -191,16 +186,17 @@ func (c *core[K, A]) handed(e slot[K, A]) int { return c.ranks.get(e.ref).handed
 // done ends the processing of e. If e is dirty, it is ready from now on.
 func (c *core[K, A]) done(e slot[K, A], now int64) {
 	e.marks &^= processing
-	switch {
-	case !e.is(dirty):
-		c.held.remove(&c.entries, e)
-		c.release(e)
-	case c.keepsPlace:
-		c.passed-- // it stands in order already
+	if e.is(dirty) && c.keepsPlace { // it stands in order already
+		c.passed--
 		c.wake()
-	default:
-		c.held.remove(&c.entries, e)
-		c.lineUp(e, now)
+		return
+	}
+	c.held.remove(&c.entries, e)
+	switch {
+	case e.is(dirty):
+		c.lineUp(e, c.priority(e), now)
+	case !e.is(waiting):
+		c.entries.remove(e)
 	}
 	c.settle()
 }
@@ -593,13 +589,13 @@ func (q *queue[T]) count(changed bool) {
 // that is for that worker to get. The result is client-go's, on purpose; in new code
 // Consume, Run or GetContext read better.
 func (q *queue[T]) Get() (item T, shutdown bool) {
-	item, _, err := q.get(context.Background())
+	item, _, err := q.take(context.Background())
 	return item, err != nil
 }
 
 // GetWithPriority is Get and tells the priority that the item had.
 func (q *queue[T]) GetWithPriority() (item T, priority int, shutdown bool) {
-	item, priority, err := q.get(context.Background())
+	item, priority, err := q.take(context.Background())
 	return item, priority, err != nil
 }
 
@@ -607,7 +603,10 @@ func (q *queue[T]) GetWithPriority() (item T, priority int, shutdown bool) {
 // nothing, and ErrShutDown where Get reports shutdown. A nil ctx panics.
 func (q *queue[T]) GetContext(ctx context.Context) (T, error) {
 	mustContext(ctx)
-	item, _, err := q.get(ctx)
+	if err := ctx.Err(); err != nil {
+		return *new(T), err
+	}
+	item, _, err := q.take(ctx)
 	return item, err
 }
 
@@ -622,11 +621,8 @@ func (q *queue[T]) TryGet() (item T, ok bool) {
 	return item, true
 }
 
-// get is GetContext with a priority.
-func (q *queue[T]) get(ctx context.Context) (item T, priority int, err error) {
-	if err := ctx.Err(); err != nil {
-		return item, 0, err
-	}
+// take is GetContext with a priority. It looks at ctx only before it sleeps.
+func (q *queue[T]) take(ctx context.Context) (item T, priority int, err error) {
 	q.mu.Lock()
 	if q.ready() == 0 {
 		if err := q.await(ctx, ErrShutDown); err != nil {
@@ -681,12 +677,8 @@ func (q *queue[T]) Done(item T) {
 
 // findHeld returns the entry of an item that is processing, if it is. Needs mu.
 func (q *queue[T]) findHeld(item T) slot[T, struct{}] {
-	const few = 8 // so many comparisons are cheaper than a hash and a look-up
-	r := q.held.first
-	for range few {
-		if r == 0 {
-			return slot[T, struct{}]{}
-		}
+	few := 8 // so many comparisons are cheaper than a hash and a look-up
+	for r := q.held.first; r != 0 && few > 0; few-- {
 		e := q.entries.at(r)
 		if e.key == item {
 			return slot[T, struct{}]{e, r}
@@ -712,7 +704,7 @@ func (q *queue[T]) Consume(ctx context.Context) iter.Seq[T] {
 	mustContext(ctx)
 	return func(yield func(T) bool) {
 		for {
-			item, _, err := q.get(ctx)
+			item, err := q.GetContext(ctx)
 			if err != nil || !q.yieldOne(item, yield) {
 				return
 			}

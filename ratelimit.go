@@ -480,7 +480,7 @@ func (r *run[T]) work() {
 	end := &r.exited
 	defer func() { end.Store(true) }()
 	for {
-		item, _, err := r.q.get(r.ctx)
+		item, err := r.q.GetContext(r.ctx)
 		switch {
 		case err == nil:
 			r.one(item)
