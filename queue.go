@@ -89,46 +89,45 @@ func (c *core[K, A]) need(hash uint32, key K) slot[K, A] {
 // that e is not processed twice for one reason (T2), and reports whether anything
 // changed.
 func (c *core[K, A]) add(e slot[K, A], priority int, now int64) (changed bool) {
-	if e.is(dirty | waiting) {
-		return c.merge(e, priority, now)
-	}
-	e.marks |= dirty
-	c.adds++
-	if priority != 0 || c.ranks != nil {
-		c.ranks.at(e.ref).dirty = priority
-	}
-	switch {
-	case !e.is(processing):
-		c.lineUp(e, priority, now)
-	case c.keepsPlace:
-		c.held.remove(&c.entries, e)
-		c.order.push(&c.entries, e, priority)
-		c.passed++
-	}
-	return true
-}
-
-// merge is add of an e that is dirty or waiting already.
-func (c *core[K, A]) merge(e slot[K, A], priority int, now int64) (changed bool) {
 	if e.is(waiting) {
 		priority = max(priority, c.endWait(e)) // T7
-		if !e.is(dirty) {
-			return c.add(e, priority, now)
-		}
 		changed = true
 	}
-	if priority <= c.priority(e) {
+	switch {
+	case e.is(dirty):
+		if priority > c.priority(e) {
+			c.raise(e, priority)
+			changed = true
+		}
 		return changed
+	case !e.is(processing):
+		e.marks |= dirty
+		c.lineUp(e, priority, now)
+	default:
+		e.marks |= dirty
+		c.setPriority(e, priority)
+		if c.keepsPlace {
+			c.held.remove(&c.entries, e)
+			c.order.push(&c.entries, e, priority)
+			c.passed++
+		}
 	}
-	c.raise(e, priority)
+	c.adds++
 	return true
 }
 
 // priority returns the priority of e, which is dirty.
 func (c *core[K, A]) priority(e slot[K, A]) int { return c.ranks.get(e.ref).dirty }
 
+func (c *core[K, A]) setPriority(e slot[K, A], priority int) {
+	if priority != 0 || c.ranks != nil {
+		c.ranks.at(e.ref).dirty = priority
+	}
+}
+
 // lineUp makes e, which is dirty and not processing, ready.
 func (c *core[K, A]) lineUp(e slot[K, A], priority int, now int64) {
+	c.setPriority(e, priority)
 	if c.tracks {
 		*c.since.at(e.ref) = now
 	}
