@@ -52,7 +52,7 @@ type priority struct {
 
 // addAfter is AddAfter, and reports whether the queue was open.
 func (q *delayingQueue[T]) addAfter(item T, delay time.Duration, p priority) (accepted bool) {
-	hash, now := hashOf(item), clock()
+	hash, now := q.keys.hash(item), q.nowFor(delay)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
@@ -60,6 +60,14 @@ func (q *delayingQueue[T]) addAfter(item T, delay time.Duration, p priority) (ac
 	}
 	q.count(q.addLater(q.need(hash, item), delay, p, now))
 	return true
+}
+
+// nowFor returns the time if it is needed, for an age or a delay.
+func (q *delayingQueue[T]) nowFor(delay time.Duration) int64 {
+	if delay <= 0 {
+		return q.now()
+	}
+	return clock()
 }
 
 // addLater is addAfter with mu held and the queue open. It reports whether anything
@@ -85,7 +93,7 @@ func (q *delayingQueue[T]) addLater(e slot[T, struct{}], delay time.Duration, p 
 // last one asked for, also while item is processing: a debouncer. After ShutDown it does
 // nothing. O(log n) for n items that wait.
 func (q *delayingQueue[T]) Reschedule(item T, delay time.Duration) {
-	hash, now := hashOf(item), clock()
+	hash, now := q.keys.hash(item), q.nowFor(delay)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {

@@ -548,8 +548,7 @@ func (q *queue[T]) Add(item T) { q.AddWithPriority(item, 0) }
 // end of that priority; with a lower one nothing changes. An item that is processing
 // becomes ready with the highest priority asked for meanwhile.
 func (q *queue[T]) AddWithPriority(item T, priority int) {
-	q.keys.must(item)
-	hash, now := hashUnchecked(item), q.now()
+	hash, now := q.keys.hash(item), q.now()
 	q.mu.Lock()
 	if !q.closed {
 		q.count(q.add(q.need(hash, item), priority, now))
@@ -561,7 +560,7 @@ func (q *queue[T]) AddWithPriority(item T, priority int) {
 // The slice is not kept. If any item panics, none has been added.
 func (q *queue[T]) AddAll(items ...T) {
 	for _, item := range items {
-		mustKey(item)
+		q.keys.must(item)
 	}
 	now := q.now()
 	q.mu.Lock()
@@ -720,7 +719,7 @@ func (q *queue[T]) yieldOne(item T, yield func(T) bool) bool {
 // Done, and from waiting. It reports whether there was anything to take back. An item that
 // is processing stays so. It works after ShutDown too.
 func (q *queue[T]) Cancel(item T) bool {
-	hash := hashOf(item)
+	hash := q.keys.hash(item)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	e := q.entries.find(hash, item)

@@ -28,6 +28,8 @@ type RateLimiter[T comparable] interface {
 
 // failures counts calls of When by item. The zero value is ready.
 type failures[T comparable] struct {
+	keys keyCheck[T]
+
 	mu     sync.Mutex // guards everything below
 	counts map[T]int  // never holds a 0
 	peak   int        // not less than len(counts); see trimmed
@@ -35,7 +37,7 @@ type failures[T comparable] struct {
 
 // next counts a failure and returns how many came before.
 func (f *failures[T]) next(item T) int {
-	mustKey(item)
+	f.keys.must(item)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.counts == nil {
@@ -50,7 +52,7 @@ func (f *failures[T]) next(item T) int {
 // Forget clears the count of item. An item that is not equal to itself, or cannot be
 // hashed, panics.
 func (f *failures[T]) Forget(item T) {
-	mustKey(item)
+	f.keys.must(item)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.counts, item)
@@ -60,7 +62,7 @@ func (f *failures[T]) Forget(item T) {
 // NumRequeues returns how often When was called for item since it was forgotten. An item
 // that is not equal to itself, or cannot be hashed, panics.
 func (f *failures[T]) NumRequeues(item T) int {
-	mustKey(item)
+	f.keys.must(item)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.counts[item]
@@ -328,12 +330,12 @@ func (q *RateLimitingQueue[T]) AddRateLimitedWithPriority(item T, p int) {
 // open. The limiter is asked with no lock held, so the queue may change meanwhile, and of
 // racing calls each may be counted.
 func (q *RateLimitingQueue[T]) retry(item T, p priority, floor time.Duration) (accepted bool) {
-	hash := hashOf(item)
+	hash := q.keys.hash(item)
 	if merges, open := q.mergesRetry(hash, item); merges || !open {
 		return open
 	}
 	delay := max(q.limits().When(item), floor)
-	now := clock()
+	now := q.nowFor(delay)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.retries++

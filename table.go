@@ -259,6 +259,13 @@ func (c *keyCheck[K]) must(key K) {
 	}
 }
 
+// hash returns the hash of key. It panics like must, so a caller who hashes before taking
+// the lock has checked the key as well.
+func (c *keyCheck[K]) hash(key K) uint32 {
+	c.must(key)
+	return hashUnchecked(key)
+}
+
 func (c *keyCheck[K]) find(key K) {
 	if err := c.fault(key); err != nil {
 		panic("typedqueue: " + err.Error())
@@ -300,17 +307,19 @@ func canBeUnfit(t reflect.Type) bool {
 
 // mustKey panics like keyCheck.must.
 func mustKey[K comparable](key K) {
-	if err := faultOf(key); err != nil {
+	if err := keyFault(key); err != nil {
 		panic("typedqueue: " + err.Error())
 	}
 }
 
 // keyFault returns what mustKey would panic about, or nil.
 func keyFault[K comparable](key K) error {
-	if !canBeUnfit(reflect.TypeFor[K]()) {
-		return nil
+	switch reflect.TypeFor[K]().Kind() {
+	case reflect.Float32, reflect.Float64, reflect.Complex64, reflect.Complex128,
+		reflect.Interface, reflect.Struct, reflect.Array:
+		return faultOf(key)
 	}
-	return faultOf(key)
+	return nil // no value of the other kinds can be at fault
 }
 
 // faultOf compares key with itself and returns what is wrong with it, or nil.
