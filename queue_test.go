@@ -1332,6 +1332,87 @@ func heapInUse() int64 {
 	return int64(m.HeapAlloc)
 }
 
+// TestQueue_Q9_EntriesMove leaves a few of many items in each state, so that their entries
+// move together, and looks whether each is still what it was.
+func TestQueue_Q9_EntriesMove(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := NewDelayingQueue[int](Options{TrackTime: true})
+		const n, every = 20_000, 500
+		kind := func(i int) int { return i / every % 5 }
+		for i := range n {
+			q.AddWithPriority(i, 9)
+			q.TryGet()
+			switch kind(i) {
+			case 1, 2: // processing; and dirty
+				if kind(i) == 2 {
+					q.AddWithPriority(i, i)
+				}
+				continue
+			case 3: // waiting
+				q.AddAfterWithPriority(i, time.Duration(n-i)*time.Second, i)
+			case 4: // ready
+				q.Done(i)
+				q.AddWithPriority(i, i%3)
+				continue
+			}
+			q.Done(i)
+		}
+		time.Sleep(time.Millisecond)
+		survives := func(i int) bool { return i%every == 7 && kind(i) != 0 }
+		for i := range n {
+			if !survives(i) {
+				q.Cancel(i)
+				if kind(i) == 1 || kind(i) == 2 {
+					q.Done(i)
+				}
+			}
+		}
+		if err := checkCore(&q.core); err != nil {
+			t.Fatal(err)
+		}
+		if int(q.entries.used) > tableKeep {
+			t.Errorf("%d items keep %d slots", q.entries.n, q.entries.used)
+		}
+
+		var want Snapshot[int]
+		for p := 2; p >= 0; p-- {
+			for i := range n {
+				if survives(i) && kind(i) == 4 && i%3 == p {
+					want.Ready = append(want.Ready, i)
+				}
+			}
+		}
+		var dirtied, waiting []int
+		for i := range n {
+			switch {
+			case !survives(i):
+			case kind(i) == 2:
+				dirtied = append(dirtied, i)
+				fallthrough
+			case kind(i) == 1:
+				want.Processing = append(want.Processing, Processing[int]{i, time.Millisecond})
+			case kind(i) == 3:
+				waiting = append(waiting, i)
+				want.Waiting = append([]Waiting[int]{{i, time.Duration(n-i)*time.Second - time.Millisecond}}, want.Waiting...)
+			}
+		}
+		if diff := cmp.Diff(want, q.Snapshot()); diff != "" {
+			t.Errorf("Snapshot (-want +got):\n%s", diff)
+		}
+		for _, p := range want.Processing {
+			q.Done(p.Item)
+		}
+		time.Sleep(n * time.Second)
+		synctest.Wait()
+		byPriority := slices.Sorted(slices.Values(append(dirtied, waiting...)))
+		for _, item := range slices.Backward(byPriority) {
+			if got, priority, _ := q.GetWithPriority(); got != item || priority != item {
+				t.Errorf("GetWithPriority = %d, %d, want %d", got, priority, item)
+			}
+		}
+	})
+}
+
 func TestQueue_Q9_MemoryOfABurst(t *testing.T) {
 	million, n := scaled(1_000_000), scaled(200_000)
 	passAll := func(t *testing.T, q workQueue[int], n int) {
