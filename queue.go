@@ -521,7 +521,7 @@ func NewQueue[T comparable](opts Options) *Queue[T] {
 // queue holds the methods that all work queues have.
 type queue[T comparable] struct {
 	core[T, struct{}]
-	keys    keyCheck[T]
+	keys    fitness[T]
 	metrics Metrics // set before first use, then constant
 }
 
@@ -570,7 +570,7 @@ func (q *queue[T]) AddAll(items ...T) {
 	}
 	q.entries.reserve(len(items))
 	for _, item := range items {
-		q.count(q.add(q.need(hashUnchecked(item), item), 0, now))
+		q.count(q.add(q.need(hashOf(item), item), 0, now))
 	}
 }
 
@@ -683,7 +683,7 @@ func (q *queue[T]) findHeld(item T) slot[T, struct{}] {
 		}
 		r = e.next
 	}
-	e := q.entries.find(hashUnchecked(item), item)
+	e := q.entries.find(hashOf(item), item)
 	if e.entry != nil && !e.is(processing) {
 		e.entry = nil
 	}

@@ -28,7 +28,7 @@ type RateLimiter[T comparable] interface {
 
 // failures counts calls of When by item. The zero value is ready.
 type failures[T comparable] struct {
-	keys keyCheck[T]
+	keys fitness[T]
 
 	mu     sync.Mutex // guards everything below
 	counts map[T]int  // never holds a 0
@@ -133,7 +133,10 @@ func (l *ItemFastSlowRateLimiter[T]) When(item T) time.Duration {
 
 // BucketRateLimiter limits how often items are tried in all, whichever they are. Make it
 // with NewBucketRateLimiter.
-type BucketRateLimiter[T comparable] struct{ limiter *rate.Limiter }
+type BucketRateLimiter[T comparable] struct {
+	keys    fitness[T]
+	limiter *rate.Limiter
+}
 
 // NewBucketRateLimiter returns a limiter that answers with the time until limiter has a
 // token, which it takes. It panics if limiter is nil, or can never give one: if its rate
@@ -145,21 +148,21 @@ func NewBucketRateLimiter[T comparable](limiter *rate.Limiter) *BucketRateLimite
 	if r := limiter.Limit(); !(r > 0) || r < rate.Inf && limiter.Burst() <= 0 {
 		panic(fmt.Sprintf("typedqueue: a limiter with rate %v and burst %d never lets anything pass", float64(r), limiter.Burst()))
 	}
-	return &BucketRateLimiter[T]{limiter}
+	return &BucketRateLimiter[T]{limiter: limiter}
 }
 
 // When takes a token and returns the time until it is there. Nothing bounds that; see
 // NewWithMaxWaitRateLimiter.
 func (l *BucketRateLimiter[T]) When(item T) time.Duration {
-	mustKey(item)
+	l.keys.must(item)
 	return max(0, l.limiter.Reserve().Delay())
 }
 
 // Forget does nothing: a bucket does not know items.
-func (l *BucketRateLimiter[T]) Forget(item T) { mustKey(item) }
+func (l *BucketRateLimiter[T]) Forget(item T) { l.keys.must(item) }
 
 // NumRequeues returns 0: a bucket does not know items.
-func (l *BucketRateLimiter[T]) NumRequeues(item T) int { mustKey(item); return 0 }
+func (l *BucketRateLimiter[T]) NumRequeues(item T) int { l.keys.must(item); return 0 }
 
 // MaxOfRateLimiter asks several limiters. Make it with NewMaxOfRateLimiter.
 type MaxOfRateLimiter[T comparable] struct{ limiters []RateLimiter[T] }
@@ -367,13 +370,13 @@ func (q *RateLimitingQueue[T]) mergesRetry(hash uint32, item T) (merges, open bo
 // Forget clears the limiter's memory of item: its next failure counts as the first. Only
 // the limiter changes; to take item itself back, see Cancel.
 func (q *RateLimitingQueue[T]) Forget(item T) {
-	mustKey(item)
+	q.keys.must(item)
 	q.limits().Forget(item)
 }
 
 // NumRequeues returns what the limiter reports: how often item has failed in a row.
 func (q *RateLimitingQueue[T]) NumRequeues(item T) int {
-	mustKey(item)
+	q.keys.must(item)
 	return q.limits().NumRequeues(item)
 }
 

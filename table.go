@@ -1,11 +1,8 @@
 package typedqueue
 
 import (
-	"fmt"
 	"hash/maphash"
 	"math/bits"
-	"reflect"
-	"sync/atomic"
 	"weak"
 )
 
@@ -56,15 +53,8 @@ type spare[K comparable, A any] struct {
 // seed is one for all tables: a stranger must not be able to choose keys that collide.
 var seed = maphash.MakeSeed()
 
-// hashOf returns the hash of key. It panics like mustKey, so a caller who hashes before
-// taking the lock has checked the key as well.
+// hashOf returns the hash of key, which must be fit, with the place of the marks left free.
 func hashOf[K comparable](key K) uint32 {
-	mustKey(key)
-	return hashUnchecked(key)
-}
-
-// hashUnchecked returns a hash that leaves the place of the marks free.
-func hashUnchecked[K comparable](key K) uint32 {
 	return uint32(maphash.Comparable(seed, key)) &^ uint32(allMarks)
 }
 
@@ -238,99 +228,4 @@ func (t *table[K, A]) all(yield func(slot[K, A]) bool) {
 			return
 		}
 	}
-}
-
-// keyCheck knows whether a value of K can be unfit as a key. The zero keyCheck finds out.
-type keyCheck[K comparable] struct {
-	verdict atomic.Uint32
-}
-
-const (
-	unknown uint32 = iota
-	alwaysFit
-	mayBeUnfit
-)
-
-// must panics if key could not be found again once it is in a table: if it is not equal
-// to itself (NaN), or its dynamic type cannot be hashed (Q10).
-func (c *keyCheck[K]) must(key K) {
-	if c.verdict.Load() != alwaysFit {
-		c.find(key)
-	}
-}
-
-// hash returns the hash of key. It panics like must, so a caller who hashes before taking
-// the lock has checked the key as well.
-func (c *keyCheck[K]) hash(key K) uint32 {
-	c.must(key)
-	return hashUnchecked(key)
-}
-
-func (c *keyCheck[K]) find(key K) {
-	if err := c.fault(key); err != nil {
-		panic("typedqueue: " + err.Error())
-	}
-}
-
-// fault returns what must would panic about, or nil.
-func (c *keyCheck[K]) fault(key K) error {
-	if c.verdict.Load() == unknown {
-		if canBeUnfit(reflect.TypeFor[K]()) {
-			c.verdict.Store(mayBeUnfit)
-		} else {
-			c.verdict.Store(alwaysFit)
-		}
-	}
-	if c.verdict.Load() == alwaysFit {
-		return nil
-	}
-	return faultOf(key)
-}
-
-// canBeUnfit reports whether t has values that are not equal to themselves, or cannot be
-// hashed.
-func canBeUnfit(t reflect.Type) bool {
-	switch t.Kind() {
-	case reflect.Float32, reflect.Float64, reflect.Complex64, reflect.Complex128, reflect.Interface:
-		return true
-	case reflect.Array:
-		return canBeUnfit(t.Elem())
-	case reflect.Struct:
-		for i := range t.NumField() {
-			if canBeUnfit(t.Field(i).Type) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// mustKey panics like keyCheck.must.
-func mustKey[K comparable](key K) {
-	if err := keyFault(key); err != nil {
-		panic("typedqueue: " + err.Error())
-	}
-}
-
-// keyFault returns what mustKey would panic about, or nil.
-func keyFault[K comparable](key K) error {
-	switch reflect.TypeFor[K]().Kind() {
-	case reflect.Float32, reflect.Float64, reflect.Complex64, reflect.Complex128,
-		reflect.Interface, reflect.Struct, reflect.Array:
-		return faultOf(key)
-	}
-	return nil // no value of the other kinds can be at fault
-}
-
-// faultOf compares key with itself and returns what is wrong with it, or nil.
-func faultOf[K comparable](key K) (err error) {
-	defer func() {
-		if recover() != nil { // by the comparison below, its one cause
-			err = fmt.Errorf("key of type %T holds something that cannot be hashed", key)
-		}
-	}()
-	if other := key; other != key {
-		return fmt.Errorf("key %v is not equal to itself", key)
-	}
-	return nil
 }
