@@ -1,116 +1,187 @@
 package typedqueue
 
-import "slices"
+// catalog is the contents of an Index: which entries of a Store have which index values. For
+// each value of each entry there is a place. It is in the chain of its entry (S2: these are
+// the remembered values) and in the list of its value, and knows where in that, so an entry
+// is taken out of a value that any number of others have in O(1), and no value is hashed for
+// it. Places stand in slots and are linked by number, as entries are, and the collector
+// follows none of them. The zero catalog is empty and ready.
+type catalog[I comparable] struct {
+	// I1: cards[r] begins the chain of entry r's places. Each of them names r, and no two are of
+	// one value. Where there is no entry there is no chain.
+	cards column[placeID]
 
-// catalog is the contents of an Index: which records have which values. A record and a
-// posting point to each other and each knows its place in the other, so that taking a record
-// out of a posting of any size costs O(1) and hashes nothing.
-type catalog[I comparable, K comparable, V any] struct {
-	// cards[r.at] is where record r is filed (S2: its remembered values). I1: one for each
-	// record of the Store. I2: what a place names is a member that names the record and
-	// this place.
-	cards [][]place[I, K, V]
+	// I2: under each value are the places of all that have it. Each names the value's entry in
+	// this table, and its own index in the list. I3: no list is empty (S3).
+	postings table[I, []placeID]
 
-	// I3: each posting is under its own value, and has members (S3). I4: there are as many
-	// members as places, so with I2 none is stale, and none is there twice.
-	postings map[I]*posting[I, K, V]
-	peak     int // I5: not less than len(postings); see trimmed.
+	// I4: the slots from 1 to used are places, n of them, each in a chain and a list; or free,
+	// and zero but for the chain that links them. I5: neither they nor the postings are sparse.
+	chunks     []*[placeChunk]place
+	used, free placeID
+	n          int
 }
 
-// posting is all the records with one index value.
-type posting[I comparable, K comparable, V any] struct {
-	value   I
-	members []member[K, V]
+// place is one entry at one index value.
+type place struct {
+	posting ref     // the value's entry in catalog.postings; 0: the place is free
+	i       uint32  // where it is in the list there
+	entry   ref     // in the Store's table
+	more    placeID // the next in the chain of its entry, or of the free places
 }
 
-// member is a record in a posting: there because of the nth of the record's places.
-type member[K comparable, V any] struct {
-	record *record[K, V]
-	nth    int
-}
+// placeID is the number of a place's slot. 0 is none.
+type placeID uint32
 
-// place is a posting that a record is in: as members[i].
-type place[I comparable, K comparable, V any] struct {
-	posting *posting[I, K, V]
-	i       int
-}
+const (
+	placeChunk = 1 << 6
+	placesKeep = 1 << 10 // slots that a catalog keeps however empty it gets
+)
 
-func (c *catalog[I, K, V]) members(value I) []member[K, V] {
-	if p := c.postings[value]; p != nil {
-		return p.members
+func (c *catalog[I]) at(id placeID) *place { return &c.chunks[id/placeChunk][id%placeChunk] }
+
+// members returns the places of value, whose hash is given.
+func (c *catalog[I]) members(hash uint32, value I) []placeID {
+	if p := c.postings.find(hash, value); p.entry != nil {
+		return p.acc
 	}
 	return nil
 }
 
-// file puts r at values, which holds nothing twice, and nowhere else. A new r has to be the
-// last of the records. Where the nth value is what it was, nothing moves.
-func (c *catalog[I, K, V]) file(r *record[K, V], values []I) {
-	if r.at == len(c.cards) {
-		c.cards = append(c.cards, nil)
-	}
-	places := c.cards[r.at]
-	for n, v := range values {
+// file puts entry r at values, which holds nothing twice, and nowhere else. Where the nth
+// value is what it was, nothing moves.
+func (c *catalog[I]) file(r ref, values []I) {
+	link := c.cards.at(r)
+	for _, v := range values {
+		id := *link
 		switch {
-		case n == len(places):
-			places = append(slices.Grow(places, len(values)-n), c.join(v, member[K, V]{r, n}))
-		case places[n].posting.value != v:
-			c.leave(places[n])
-			places[n] = c.join(v, member[K, V]{r, n})
+		case id == 0:
+			id = c.take()
+			*link = id
+			*c.at(id) = place{entry: r}
+			c.join(id, v)
+		case c.postings.at(c.at(id).posting).key != v:
+			c.leave(id)
+			c.join(id, v)
 		}
+		link = &c.at(id).more
 	}
-	for _, pl := range places[len(values):] {
-		c.leave(pl)
+	rest := *link
+	*link = 0
+	for rest != 0 {
+		id := rest
+		rest = c.at(id).more
+		c.leave(id)
+		c.release(id)
 	}
-	clear(places[len(values):])
-	places = places[:len(values)]
-	if cap(places) > keepCap && len(places) < cap(places)/4 {
-		places = slices.Clone(places)
-	}
-	c.cards[r.at] = places
+	c.trim()
 }
 
-// join adds m to the posting of value.
-func (c *catalog[I, K, V]) join(value I, m member[K, V]) place[I, K, V] {
-	p := c.postings[value]
-	if p == nil {
-		p = &posting[I, K, V]{value: value}
-		c.postings[value] = p
-		c.peak = max(c.peak, len(c.postings))
+// join puts a place at value.
+func (c *catalog[I]) join(id placeID, value I) {
+	hash := hashOf(value)
+	p := c.postings.find(hash, value)
+	if p.entry == nil {
+		p = c.postings.insert(hash, value)
 	}
-	p.members = append(p.members, m)
-	return place[I, K, V]{p, len(p.members) - 1}
+	pl := c.at(id)
+	pl.posting, pl.i = p.ref, uint32(len(p.acc))
+	p.acc = append(p.acc, id)
 }
 
-// leave removes the member at pl. The last one of the posting takes its index.
-func (c *catalog[I, K, V]) leave(pl place[I, K, V]) {
-	p := pl.posting
-	if len(p.members) == 1 {
-		delete(c.postings, p.value)
-		c.postings = trimmed(c.postings, &c.peak)
+// leave takes a place from its value, which vanishes with its last one.
+func (c *catalog[I]) leave(id placeID) {
+	pl := c.at(id)
+	p := c.postings.slot(pl.posting)
+	last := len(p.acc) - 1
+	if last == 0 {
+		c.postings.remove(p)
 		return
 	}
-	p.members = swapRemove(p.members, pl.i)
-	if pl.i < len(p.members) {
-		moved := p.members[pl.i]
-		c.cards[moved.record.at][moved.nth].i = pl.i
+	moved := p.acc[last]
+	p.acc[pl.i], c.at(moved).i = moved, pl.i
+	p.acc = p.acc[:last]
+	if cap(p.acc) > keepCap && last < cap(p.acc)/4 {
+		p.acc = append(make([]placeID, 0, cap(p.acc)/2), p.acc...)
 	}
 }
 
-// remove takes r out of all its postings. The card of the last of the records replaces its own.
-func (c *catalog[I, K, V]) remove(r *record[K, V]) {
-	c.file(r, nil)
-	c.cards = swapRemove(c.cards, r.at)
+// take returns a slot for a place.
+func (c *catalog[I]) take() placeID {
+	c.n++
+	if id := c.free; id != 0 {
+		c.free = c.at(id).more
+		return id
+	}
+	c.used++
+	if c.used == 0 {
+		panic("typedqueue: more index values than 32 bits can count")
+	}
+	if int(c.used/placeChunk) == len(c.chunks) {
+		c.chunks = append(c.chunks, new([placeChunk]place))
+	}
+	return c.used
 }
 
-// swapRemove takes element i out of list, and puts the last one there. An array that has
-// become mostly empty is replaced by a smaller one.
-func swapRemove[T any](list []T, i int) []T {
-	last := len(list) - 1
-	list[i] = list[last]
-	clear(list[last:])
-	list = list[:last]
-	if cap(list) > keepCap && last < cap(list)/4 {
-		list = append(make([]T, 0, cap(list)/2), list...)
+// release frees the slot of a place that has left its value.
+func (c *catalog[I]) release(id placeID) {
+	*c.at(id) = place{more: c.free}
+	c.free = id
+	c.n--
+}
+
+// renamed says that an entry has another number than it had. Before anything else comes in,
+// the cards have to be trimmed to the numbers that are left.
+func (c *catalog[I]) renamed(from, to ref) {
+	c.cards.move(from, to)
+	for id := c.cards.get(to); id != 0; id = c.at(id).more {
+		c.at(id).entry = to
 	}
-	return list
+}
+
+// trim gives back what has become mostly empty, once it has.
+func (c *catalog[I]) trim() {
+	if c.postings.sparse() {
+		c.postings.compact(func(_, to ref) {
+			for _, id := range c.postings.at(to).acc {
+				c.at(id).posting = to
+			}
+		})
+	}
+	if c.sparse() {
+		c.compact()
+	}
+}
+
+// sparse reports whether most of the places' memory is of no use.
+func (c *catalog[I]) sparse() bool { return c.used > placesKeep && c.n < int(c.used)/sparsity }
+
+// compact moves the places to the first slots. O(slots).
+func (c *catalog[I]) compact() {
+	last, to := placeID(c.n), placeID(1)
+	for from := c.used; from > last; from-- {
+		if c.at(from).posting == 0 {
+			continue
+		}
+		// All the places of its entry move now, as the chain has to be followed from its start.
+		for link := c.cards.at(c.at(from).entry); *link != 0; link = &c.at(*link).more {
+			if *link <= last {
+				continue
+			}
+			for c.at(to).posting != 0 {
+				to++
+			}
+			old := c.at(*link)
+			*c.at(to) = *old
+			c.postings.at(old.posting).acc[old.i] = to
+			*old = place{} // so its entry is not looked at again
+			*link = to
+		}
+	}
+	c.used, c.free = last, 0
+	keep := int(last)/placeChunk + 1
+	clear(c.chunks[keep:])
+	if c.chunks = c.chunks[:keep]; cap(c.chunks) > keepCap {
+		c.chunks = append(make([]*[placeChunk]place, 0, 2*keep), c.chunks...)
+	}
 }

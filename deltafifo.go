@@ -99,19 +99,25 @@ type DeltaFIFOOptions[K comparable, V any] struct {
 // equal to itself, or cannot be hashed, is a KeyError; one that is passed directly panics.
 // Methods take O(1) time, amortised, unless they say otherwise.
 type DeltaFIFO[K comparable, V any] struct {
+	line[K, changes, Deltas[V]]
+
 	// D2: by default no two Deleted in a row are pending. D5: what is missing its object is of
-	// unknown final state, and has the zero value.
-	line[K, Deltas[V], inHand[V]]
-	key  KeyFunc[K, V]
+	// unknown final state, and has the zero value. G2: each stack belongs to one entry.
+	deltas stacks[Delta[V]]
+
+	key  keyed[K, V]
 	opts DeltaFIFOOptions[K, V]
 }
 
-// inHand is what a DeltaFIFO knows of the deltas that a consumer holds: it must not look at
-// them any more, since they are the consumer's.
-type inHand[V any] struct {
-	deleted bool // the newest is Deleted
-	obj     V    // the newest object, if any
-	hasObj  bool
+// changes are what a DeltaFIFO knows of one key: stacks in DeltaFIFO.deltas.
+type changes struct {
+	newest ref    // of those pending
+	n      uint32 // how many are pending
+
+	// hand is what must be known of the deltas that a consumer holds, for they are the
+	// consumer's: one delta, of the type of the newest of them, with the newest object of
+	// them. 0 if not processing.
+	hand ref
 }
 
 var _ ReflectorStore[int] = (*DeltaFIFO[int, int])(nil)
@@ -122,13 +128,13 @@ func NewDeltaFIFO[K comparable, V any](key KeyFunc[K, V], opts DeltaFIFOOptions[
 	if key == nil {
 		panic("typedqueue: nil key function")
 	}
-	q := &DeltaFIFO[K, V]{key: key, opts: opts}
+	q := &DeltaFIFO[K, V]{key: keyed[K, V]{f: key}, opts: opts}
 	q.configure()
 	return q
 }
 
 // deltaSlot is an entry of a DeltaFIFO.
-type deltaSlot[K comparable, V any] = slot[K, content[Deltas[V], inHand[V]]]
+type deltaSlot[K comparable] = slot[K, content[changes]]
 
 // Add queues Added for the key of obj. A pending key keeps its place in line; any other goes
 // to the tail. It returns a KeyError if obj has no key, an error if the transform fails or
@@ -143,11 +149,13 @@ func (q *DeltaFIFO[K, V]) write1(t DeltaType, obj V) error {
 	if err != nil {
 		return q.refuse(err)
 	}
-	hash := hashUnchecked(key)
-	return q.write(func() bool {
-		q.change(hash, key, Delta[V]{Type: t, Object: obj})
-		return true
-	})
+	hash := hashOf(key)
+	if err := q.lock(); err != nil {
+		return err
+	}
+	defer q.mu.Unlock()
+	q.change(q.entries.find(hash, key), hash, key, Delta[V]{Type: t, Object: obj})
+	return nil
 }
 
 // incoming returns obj transformed, and its key.
@@ -171,42 +179,83 @@ func (q *DeltaFIFO[K, V]) incoming(obj V) (K, V, error) {
 	return key, transformed, nil
 }
 
-// change queues d for key, and returns its entry.
-func (q *DeltaFIFO[K, V]) change(hash uint32, key K, d Delta[V]) deltaSlot[K, V] {
-	e := q.entries.find(hash, key)
-	merged := q.merge(pendingOf(e), d)
+// change queues d for key, whose entry, if there is one, is e.
+func (q *DeltaFIFO[K, V]) change(e deltaSlot[K], hash uint32, key K, d Delta[V]) {
+	var merged Deltas[V]
+	if q.opts.Merge != nil {
+		merged = q.merge(q.pending(e), d) // may panic, so before anything changes
+	}
 	if e.entry == nil {
 		e = q.entries.insert(hash, key)
 	}
-	q.enqueue(e, merged)
-	return e
+	if merged != nil {
+		q.enqueue(e, merged)
+	} else {
+		q.push(e, d)
+	}
+	q.written()
 }
 
-// pendingOf returns what is pending for e, if e is an entry.
-func pendingOf[K comparable, V any](e deltaSlot[K, V]) Deltas[V] {
-	if e.entry == nil {
+// merge returns what the user's Merge makes of pending, which it may change, and next.
+func (q *DeltaFIFO[K, V]) merge(pending Deltas[V], next Delta[V]) Deltas[V] {
+	merged := q.opts.Merge(pending, next)
+	if len(merged) == 0 {
+		panic("typedqueue: Merge returned nothing")
+	}
+	return merged
+}
+
+// push queues d for e, after what is pending, where no Merge says otherwise (D2).
+func (q *DeltaFIFO[K, V]) push(e deltaSlot[K], d Delta[V]) {
+	c := &e.acc.pending
+	if d.Type == Deleted && c.n > 0 {
+		if newest := &q.deltas.at(c.newest).value; newest.Type == Deleted {
+			if newest.FinalStateUnknown {
+				*newest = d
+			}
+			return
+		}
+	}
+	c.newest = q.deltas.push(c.newest, d)
+	c.n++
+	q.add(e, 0, 0)
+}
+
+// enqueue makes a copy of deltas what is pending for e.
+func (q *DeltaFIFO[K, V]) enqueue(e deltaSlot[K], deltas Deltas[V]) {
+	c := &e.acc.pending
+	q.deltas.drop(c.newest)
+	c.newest, c.n = 0, uint32(len(deltas))
+	for _, d := range deltas {
+		c.newest = q.deltas.push(c.newest, d)
+	}
+	q.add(e, 0, 0)
+}
+
+// pending returns a copy of what is pending for e, if e is an entry.
+func (q *DeltaFIFO[K, V]) pending(e deltaSlot[K]) Deltas[V] {
+	if e.entry == nil || e.acc.pending.n == 0 {
 		return nil
 	}
-	return e.acc.pending
+	deltas := make(Deltas[V], e.acc.pending.n)
+	r := e.acc.pending.newest
+	for i := len(deltas) - 1; i >= 0; i-- {
+		d := q.deltas.at(r)
+		deltas[i], r = d.value, d.below
+	}
+	return deltas
 }
 
-// merge returns pending once next has come (D2). A Merge that panics, or returns nothing, has
-// seen but a copy of pending.
-func (q *DeltaFIFO[K, V]) merge(pending Deltas[V], next Delta[V]) Deltas[V] {
-	if q.opts.Merge != nil {
-		merged := q.opts.Merge(slices.Clone(pending), next)
-		if len(merged) == 0 {
-			panic("typedqueue: Merge returned nothing")
+// newestPending returns the newest object that is pending for e.
+func (q *DeltaFIFO[K, V]) newestPending(e deltaSlot[K]) (obj V, ok bool) {
+	for r := e.acc.pending.newest; r != 0; {
+		d := q.deltas.at(r)
+		if !d.value.ObjectMissing {
+			return d.value.Object, true
 		}
-		return merged
+		r = d.below
 	}
-	if n := len(pending); n > 0 && next.Type == Deleted && pending[n-1].Type == Deleted {
-		if pending[n-1].FinalStateUnknown {
-			pending[n-1] = next
-		}
-		return pending
-	}
-	return append(pending, next)
+	return obj, false
 }
 
 // Delete queues Deleted with obj, if its key exists: if it is pending; or in processing, its
@@ -224,37 +273,46 @@ func (q *DeltaFIFO[K, V]) Delete(obj V) error {
 			return q.DeleteKey(key)
 		}
 	}
-	hash := hashUnchecked(key)
-	return q.write(func() bool {
-		if !q.exists(hash, key) {
-			return false
-		}
-		q.change(hash, key, Delta[V]{Type: Deleted, Object: obj})
-		return true
-	})
+	hash := hashOf(key)
+	if err := q.lock(); err != nil {
+		return err
+	}
+	defer q.mu.Unlock()
+	e := q.entries.find(hash, key)
+	if !q.exists(e, key) {
+		q.merged++
+		return nil
+	}
+	q.change(e, hash, key, Delta[V]{Type: Deleted, Object: obj})
+	return nil
 }
 
 // DeleteKey queues Deleted of unknown final state, with the newest object seen, if key exists
 // in the sense of Delete. After Close it returns ErrClosed. A key that cannot be one panics.
 func (q *DeltaFIFO[K, V]) DeleteKey(key K) error {
-	hash := hashOf(key)
-	return q.write(func() bool {
-		if !q.exists(hash, key) {
-			return false
-		}
-		q.change(hash, key, q.tombstone(hash, key))
-		return true
-	})
+	hash := q.key.fit.hash(key)
+	if err := q.lock(); err != nil {
+		return err
+	}
+	defer q.mu.Unlock()
+	e := q.entries.find(hash, key)
+	if !q.exists(e, key) {
+		q.merged++
+		return nil
+	}
+	q.change(e, hash, key, q.tombstone(e, key))
+	return nil
 }
 
-// exists reports whether there is anything that a deletion of key would delete (D3).
-func (q *DeltaFIFO[K, V]) exists(hash uint32, key K) bool {
-	switch e := q.entries.find(hash, key); {
+// exists reports whether there is anything that a deletion of key would delete (D3). Its
+// entry, if there is one, is e.
+func (q *DeltaFIFO[K, V]) exists(e deltaSlot[K], key K) bool {
+	switch {
 	case e.entry == nil:
 	case e.is(dirty):
 		return true
 	default:
-		return !e.acc.inHand.deleted
+		return !q.deletedInHand(e)
 	}
 	if q.opts.KnownObjects == nil {
 		return false
@@ -263,13 +321,21 @@ func (q *DeltaFIFO[K, V]) exists(hash uint32, key K) bool {
 	return ok
 }
 
-// tombstone returns an inferred deletion of key, with the newest object seen (D4).
-func (q *DeltaFIFO[K, V]) tombstone(hash uint32, key K) Delta[V] {
+// deletedInHand reports whether the newest change of e, which is processing, is Deleted.
+func (q *DeltaFIFO[K, V]) deletedInHand(e deltaSlot[K]) bool {
+	return q.deltas.at(e.acc.pending.hand).value.Type == Deleted
+}
+
+// tombstone returns an inferred deletion of key, whose entry, if there is one, is e. It has
+// the newest object seen (D4).
+func (q *DeltaFIFO[K, V]) tombstone(e deltaSlot[K], key K) Delta[V] {
 	var obj V
 	var ok bool
-	if e := q.entries.find(hash, key); e.entry != nil {
-		if obj, ok = e.acc.pending.newestObject(); !ok {
-			obj, ok = e.acc.inHand.obj, e.acc.inHand.hasObj
+	if e.entry != nil {
+		obj, ok = q.newestPending(e)
+		if hand := e.acc.pending.hand; !ok && hand != 0 {
+			d := &q.deltas.at(hand).value
+			obj, ok = d.Object, !d.ObjectMissing
 		}
 	}
 	if !ok && q.opts.KnownObjects != nil {
@@ -285,20 +351,29 @@ func (q *DeltaFIFO[K, V]) tombstone(hash uint32, key K) Delta[V] {
 // is empty: then it changes nothing. They are copied, O(n) for n of them, and not transformed.
 // After Close it returns ErrClosed. A key that cannot be one panics.
 func (q *DeltaFIFO[K, V]) AddIfNotPresent(key K, deltas Deltas[V]) error {
-	hash := hashOf(key)
-	return q.write(func() bool {
-		if len(deltas) == 0 || len(pendingOf(q.entries.find(hash, key))) > 0 {
-			return false
-		}
-		q.enqueue(q.need(hash, key), slices.Clone(deltas))
-		return true
-	})
+	hash := q.key.fit.hash(key)
+	if err := q.lock(); err != nil {
+		return err
+	}
+	defer q.mu.Unlock()
+	if len(deltas) == 0 {
+		q.merged++
+		return nil
+	}
+	e := q.need(hash, key)
+	if e.is(dirty) {
+		q.merged++
+		return nil
+	}
+	q.enqueue(e, deltas)
+	q.written()
+	return nil
 }
 
-// keyed is a change that has not been made yet.
-type keyed[K comparable, V any] struct {
-	key   K
+// planned is a change that has not been made yet, of an entry that may have been made for it.
+type planned[V any] struct {
 	delta Delta[V]
+	entry ref
 }
 
 // Replace says that the objects of list, and no others, exist. It queues Replaced for each, in
@@ -312,107 +387,136 @@ func (q *DeltaFIFO[K, V]) Replace(list []V) error {
 	if q.opts.EmitSyncOnReplace {
 		t = Sync
 	}
-	changes := make([]keyed[K, V], 0, len(list))
-	listed := make(set[K], len(list))
+	q.mustBeMade()
+	keys := make([]hashed[K], 0, len(list))
+	plan := make([]planned[V], 0, len(list))
 	for _, obj := range list {
 		key, obj, err := q.incoming(obj)
 		if err != nil {
 			return q.refuse(err)
 		}
-		listed.add(key)
-		changes = append(changes, keyed[K, V]{key, Delta[V]{Type: t, Object: obj}})
+		keys = append(keys, hashed[K]{key, hashOf(key)})
+		plan = append(plan, planned[V]{delta: Delta[V]{Type: t, Object: obj}})
 	}
-	return q.write(func() bool {
-		q.changeAll(append(changes, q.deletions(listed)...), !q.begun)
-		return true
-	})
+	if err := q.lock(); err != nil {
+		return err
+	}
+	defer q.mu.Unlock()
+	defer q.unlist(&plan)
+	q.entries.reserve(len(keys) - q.entries.n)
+	for i, k := range keys {
+		e := q.need(k.hash, k.key)
+		e.acc.listed = true
+		plan[i].entry = e.ref
+	}
+	q.planDeletions(&plan)
+	q.carryOut(plan, !q.begun)
+	q.written()
+	return nil
 }
 
-// deletions returns tombstones for the keys that exist and are not listed (D4).
-func (q *DeltaFIFO[K, V]) deletions(listed set[K]) (changes []keyed[K, V]) {
-	bury := func(hash uint32, key K) {
-		if !listed.has(key) {
-			changes = append(changes, keyed[K, V]{key, q.tombstone(hash, key)})
+// planDeletions plans tombstones for the keys that exist and are not listed (D4).
+func (q *DeltaFIFO[K, V]) planDeletions(plan *[]planned[V]) {
+	bury := func(e deltaSlot[K]) {
+		if !e.acc.listed {
+			*plan = append(*plan, planned[V]{q.tombstone(e, e.key), e.ref})
 		}
 	}
 	for e := range q.eachInOrder {
-		if e.acc.pending.Newest().Type != Deleted {
-			bury(e.hash(), e.key)
+		if q.deltas.at(e.acc.pending.newest).value.Type != Deleted {
+			bury(e)
 		}
 	}
 	for e := range q.eachHeld {
-		if !e.acc.inHand.deleted {
-			bury(e.hash(), e.key)
+		if !q.deletedInHand(e) {
+			bury(e)
 		}
 	}
 	if q.opts.KnownObjects == nil {
-		return changes
-	}
-	for _, key := range q.opts.KnownObjects.ListKeys() {
-		if hash := hashOf(key); q.entries.find(hash, key).entry == nil {
-			bury(hash, key)
-		}
-	}
-	return changes
-}
-
-// changeAll makes changes, all or, if Merge panics, none.
-func (q *DeltaFIFO[K, V]) changeAll(changes []keyed[K, V], initial bool) {
-	if q.opts.Merge != nil {
-		q.mergeAll(changes, initial)
 		return
 	}
-	for _, c := range changes {
-		e := q.change(hashUnchecked(c.key), c.key, c.delta)
+	for _, key := range q.opts.KnownObjects.ListKeys() {
+		hash := q.key.fit.hash(key)
+		if e := q.entries.find(hash, key); e.entry == nil {
+			q.planNew(plan, hash, key, q.tombstone(e, key))
+		}
+	}
+}
+
+// planNew plans d for a key that has no entry.
+func (q *DeltaFIFO[K, V]) planNew(plan *[]planned[V], hash uint32, key K, d Delta[V]) {
+	e := q.entries.insert(hash, key)
+	e.acc.listed = true
+	*plan = append(*plan, planned[V]{d, e.ref})
+}
+
+// carryOut makes the changes of plan, all or, if Merge panics, none.
+func (q *DeltaFIFO[K, V]) carryOut(plan []planned[V], initial bool) {
+	var merged map[ref]Deltas[V]
+	if q.opts.Merge != nil {
+		merged = q.mergeAll(plan)
+	}
+	for _, p := range plan {
+		e := q.entries.slot(p.entry)
+		if merged != nil {
+			q.enqueue(e, merged[p.entry])
+		} else {
+			q.push(e, p.delta)
+		}
 		if initial {
 			q.markInitial(e)
 		}
 	}
 }
 
-// mergeAll is changeAll where Merge decides, which may panic: so everything is worked out
-// before anything is changed.
-func (q *DeltaFIFO[K, V]) mergeAll(changes []keyed[K, V], initial bool) {
-	merged := make(map[K]Deltas[V], len(changes))
-	for _, c := range changes {
-		pending, ok := merged[c.key]
-		if !ok {
-			pending = pendingOf(q.find(c.key))
+// mergeAll returns what the user's Merge makes of plan, by entry.
+func (q *DeltaFIFO[K, V]) mergeAll(plan []planned[V]) map[ref]Deltas[V] {
+	merged := make(map[ref]Deltas[V], len(plan))
+	for _, p := range plan {
+		pending, again := merged[p.entry]
+		if !again {
+			pending = q.pending(q.entries.slot(p.entry))
 		}
-		merged[c.key] = q.merge(pending, c.delta)
+		merged[p.entry] = q.merge(slices.Clone(pending), p.delta)
 	}
-	for _, c := range changes {
-		e := q.need(hashUnchecked(c.key), c.key)
-		q.enqueue(e, merged[c.key])
-		if initial {
-			q.markInitial(e)
+	return merged
+}
+
+// unlist ends a Replace or Resync. If a caller's function has panicked, so that it was not
+// carried out, this drops the entries that were made for it.
+func (q *DeltaFIFO[K, V]) unlist(plan *[]planned[V]) {
+	for _, p := range *plan {
+		if e := q.entries.slot(p.entry); e.acc.listed {
+			e.acc.listed = false
+			q.release(e)
 		}
 	}
+	q.settle()
 }
 
 // Resync queues Sync for each known object whose key is neither pending nor processing.
 // Without KnownObjects it does nothing. It does not count for HasSynced. After Close it returns
 // ErrClosed. O(n) for n keys known.
 func (q *DeltaFIFO[K, V]) Resync() error {
-	q.mustBeMade()
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.closed {
-		return ErrClosed
+	if err := q.lock(); err != nil {
+		return err
 	}
+	defer q.mu.Unlock()
 	if q.opts.KnownObjects == nil {
 		return nil
 	}
-	var changes []keyed[K, V]
+	var plan []planned[V]
+	defer q.unlist(&plan)
 	for _, key := range q.opts.KnownObjects.ListKeys() {
-		if q.entries.find(hashOf(key), key).entry != nil {
+		hash := q.key.fit.hash(key)
+		if q.entries.find(hash, key).entry != nil {
 			continue
 		}
 		if obj, ok := q.opts.KnownObjects.GetByKey(key); ok {
-			changes = append(changes, keyed[K, V]{key, Delta[V]{Type: Sync, Object: obj}})
+			q.planNew(&plan, hash, key, Delta[V]{Type: Sync, Object: obj})
 		}
 	}
-	q.changeAll(changes, false)
+	q.carryOut(plan, false)
 	return nil
 }
 
@@ -436,11 +540,11 @@ func (q *DeltaFIFO[K, V]) Get(obj V) (Deltas[V], bool, error) {
 // GetByKey returns a copy of what is pending for key. A key that cannot be one panics. O(n)
 // for n changes.
 func (q *DeltaFIFO[K, V]) GetByKey(key K) (Deltas[V], bool) {
-	mustKey(key)
+	q.key.fit.must(key)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	pending := pendingOf(q.find(key))
-	return slices.Clone(pending), len(pending) > 0
+	pending := q.pending(q.find(key))
+	return pending, len(pending) > 0
 }
 
 // List returns the newest pending object of each key, in line. A key whose pending changes
@@ -450,7 +554,7 @@ func (q *DeltaFIFO[K, V]) List() []V {
 	defer q.mu.Unlock()
 	objs := make([]V, 0, q.order.n)
 	for e := range q.eachInOrder {
-		if obj, ok := e.acc.pending.newestObject(); ok {
+		if obj, ok := q.newestPending(e); ok {
 			objs = append(objs, obj)
 		}
 	}
@@ -469,28 +573,67 @@ func (q *DeltaFIFO[K, V]) List() []V {
 // key. The changes are the caller's, but must be left as they are if they are put back. A nil
 // ctx or process panics. O(c) for c keys that are pending behind their own processing.
 func (q *DeltaFIFO[K, V]) Pop(ctx context.Context, process func(key K, deltas Deltas[V], isInInitialList bool) error) (Deltas[V], error) {
-	return q.pop(ctx, handOver[V], q.putBack, process)
+	return q.pop(ctx, q.take, q.finish, process)
 }
 
-// handOver returns what the queue must know of deltas while they are a consumer's.
-func handOver[V any](deltas Deltas[V]) inHand[V] {
-	obj, ok := deltas.newestObject()
-	return inHand[V]{deltas.Newest().Type == Deleted, obj, ok}
+// take takes out what is pending for e, and notes what must be known of it meanwhile.
+func (q *DeltaFIFO[K, V]) take(e deltaSlot[K]) Deltas[V] {
+	deltas := make(Deltas[V], e.acc.pending.n)
+	r := e.acc.pending.newest
+	for i := len(deltas) - 1; i >= 0; i-- {
+		deltas[i] = q.deltas.at(r).value
+		r = q.deltas.pop(r)
+	}
+	known := deltas.Newest()
+	if known.ObjectMissing {
+		obj, ok := deltas.newestObject()
+		known.Object, known.ObjectMissing = obj, !ok
+	}
+	e.acc.pending = changes{hand: q.deltas.push(0, known)}
+	return deltas
 }
 
-// putBack queues deltas, which process did not want, again, in front of what came meanwhile
-// (D8). If Merge panics they are queued unmerged.
-func (q *DeltaFIFO[K, V]) putBack(e deltaSlot[K, V], deltas Deltas[V]) {
-	later := e.acc.pending
+// finish forgets what consumers hold of e, and queues it again, if process did not want it,
+// in front of what came meanwhile (D8). If Merge panics it is queued unmerged.
+func (q *DeltaFIFO[K, V]) finish(e deltaSlot[K], deltas Deltas[V], requeue bool) {
+	q.deltas.pop(e.acc.pending.hand)
+	e.acc.pending.hand = 0
+	if requeue {
+		q.putBack(e, deltas)
+	} else if q.deltas.sparse() {
+		q.compactDeltas()
+	}
+}
+
+func (q *DeltaFIFO[K, V]) putBack(e deltaSlot[K], deltas Deltas[V]) {
+	later := q.pending(e)
+	if q.opts.Merge == nil {
+		q.enqueue(e, deltas)
+		for _, d := range later {
+			q.push(e, d)
+		}
+		return
+	}
 	q.enqueue(e, slices.Concat(deltas, later))
 	if len(later) == 0 {
 		return
 	}
-	merged := slices.Clone(deltas) // merge changes them, and they are still the caller's
+	merged := deltas
 	for _, d := range later {
-		merged = q.merge(merged, d)
+		merged = q.merge(slices.Clone(merged), d) // what was popped is still the caller's
 	}
-	e.acc.pending = merged
+	q.enqueue(e, merged)
+}
+
+// compactDeltas gives back the memory of deltas that have left.
+func (q *DeltaFIFO[K, V]) compactDeltas() {
+	old := q.deltas
+	q.deltas = stacks[Delta[V]]{}
+	for e := range q.entries.all {
+		c := &e.acc.pending
+		c.newest, c.hand = q.deltas.move(&old, c.newest), q.deltas.move(&old, c.hand)
+	}
+	q.deltas.inherit(&old)
 }
 
 // Handler is told by Apply what becomes of a Store. A nil field is skipped.
@@ -520,7 +663,7 @@ func Apply[K comparable, V any](s *Store[K, V], key K, deltas Deltas[V], isInIni
 	if s == nil {
 		panic("typedqueue: nil Store")
 	}
-	mustKey(key)
+	s.key.fit.must(key)
 	for _, d := range deltas {
 		switch d.Type {
 		case Added, Updated, Replaced, Sync:

@@ -1660,3 +1660,158 @@ func TestDeltaFIFO_D9_Schedule(t *testing.T) {
 		})
 	})
 }
+
+// takeAll is a process function that takes what it gets.
+func takeAll[K comparable, V any](K, Deltas[V], bool) error { return nil }
+
+func TestDeltaFIFO_Q9_Allocations(t *testing.T) {
+	const keys, laps = 200, 10
+	q := NewDeltaFIFO(func(o int) (int, error) { return o % keys, nil }, DeltaFIFOOptions[int, int]{})
+	list := make([]int, keys)
+	for k := range list {
+		list[k] = k
+	}
+	for _, tt := range []struct {
+		name  string
+		write func()
+		most  float64 // allocations per key, from the write to the Pop
+	}{
+		{"Update, once", func() { _ = updateAll(q, list) }, 1},
+		{"Update, 10 times", func() {
+			for range laps {
+				_ = updateAll(q, list)
+			}
+		}, 1.1},
+		{"Replace", func() { _ = q.Replace(list) }, 1.1},
+		{"Replace of what is pending", func() { _, _ = q.Replace(list), q.Replace(list) }, 1.1},
+	} {
+		n := testing.AllocsPerRun(50, func() {
+			tt.write()
+			for range keys {
+				_, _ = q.Pop(t.Context(), takeAll)
+			}
+		})
+		if n > tt.most*keys {
+			t.Errorf("%s: %v allocations for %d keys, want %v each at most", tt.name, n, keys, tt.most)
+		}
+	}
+}
+
+func updateAll[K comparable, V any](q *DeltaFIFO[K, V], objs []V) (err error) {
+	for _, obj := range objs {
+		err = errors.Join(err, q.Update(obj))
+	}
+	return err
+}
+
+// The memory of many changes is given back, and those that are left, pending or in
+// processing, survive that they move.
+func TestDeltaFIFO_Q9_ManyUpdates(t *testing.T) {
+	const keys, laps, held = 3 * chunkLen, 10, 5
+	q := NewDeltaFIFO(versionKey, DeltaFIFOOptions[string, *version]{})
+	update := func(k, n int) { _ = q.Update(&version{fmt.Sprint(k), n}) }
+	wantVersions := func(deltas Deltas[*version], from, to int) {
+		t.Helper()
+		if len(deltas) != to-from {
+			t.Fatalf("%d changes, want %d", len(deltas), to-from)
+		}
+		for i, d := range deltas {
+			if d.Object.n != from+i {
+				t.Fatalf("change %d is of version %d, want %d", i, d.Object.n, from+i)
+			}
+		}
+	}
+	for n := range laps {
+		for k := range keys {
+			update(k, n)
+		}
+	}
+	var hold func(k int)
+	hold = func(k int) { // k keys in processing, one in the other, and each changed behind that
+		if k == held {
+			for range keys - held {
+				deltas, _ := q.Pop(t.Context(), takeAll)
+				wantVersions(deltas, 0, laps)
+			}
+			if q.deltas.used > chunkLen {
+				t.Errorf("%d slots for %d deltas", q.deltas.used, q.deltas.n)
+			}
+			if err := checkDeltaFIFO(q); err != nil {
+				t.Error(err)
+			}
+			return
+		}
+		deltas, _ := q.Pop(t.Context(), func(string, Deltas[*version], bool) error {
+			for n := range laps {
+				update(k, laps+n)
+			}
+			hold(k + 1)
+			return Requeue(nil)
+		})
+		wantVersions(deltas, 0, laps)
+	}
+	hold(0)
+	for range held {
+		deltas, _ := q.Pop(t.Context(), takeAll)
+		wantVersions(deltas, 0, 2*laps)
+	}
+	if err := checkDeltaFIFO(q); err != nil {
+		t.Error(err)
+	}
+	if q.entries.n != 0 || q.deltas.n != 0 {
+		t.Errorf("%d entries and %d deltas stay", q.entries.n, q.deltas.n)
+	}
+}
+
+// panickyKnown knows three keys, and panics when it is asked for the last.
+type panickyKnown struct{}
+
+func (panickyKnown) ListKeys() []string { return []string{"x", "y", "z"} }
+
+func (panickyKnown) GetByKey(key string) (*version, bool) {
+	if key == "z" {
+		panic("z")
+	}
+	return &version{key, 0}, true
+}
+
+// Where KnownObjects or Merge panics, no entry stays that was made for what was not done.
+func TestDeltaFIFO_D7_NothingHalfDone(t *testing.T) {
+	merge := func(pending Deltas[*version], next Delta[*version]) Deltas[*version] {
+		if next.Object.key == "d" {
+			panic("d")
+		}
+		return append(pending, next)
+	}
+	for _, tt := range []struct {
+		name string
+		opts DeltaFIFOOptions[string, *version]
+		do   func(*DeltaFIFO[string, *version]) error
+	}{
+		{"Replace, KnownObjects", DeltaFIFOOptions[string, *version]{KnownObjects: panickyKnown{}},
+			func(q *DeltaFIFO[string, *version]) error { return q.Replace([]*version{{"b", 1}, {"c", 1}}) }},
+		{"Replace, Merge", DeltaFIFOOptions[string, *version]{Merge: merge},
+			func(q *DeltaFIFO[string, *version]) error { return q.Replace([]*version{{"c", 1}, {"d", 1}, {"c", 2}}) }},
+		{"Resync, KnownObjects", DeltaFIFOOptions[string, *version]{KnownObjects: panickyKnown{}},
+			(*DeltaFIFO[string, *version]).Resync},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			q := NewDeltaFIFO(versionKey, tt.opts)
+			_, _ = q.Add(&version{"a", 1}), q.Add(&version{"b", 1})
+			func() {
+				defer func() {
+					if recover() == nil {
+						t.Error("no panic")
+					}
+				}()
+				_ = tt.do(q)
+			}()
+			if err := checkDeltaFIFO(q); err != nil {
+				t.Error(err)
+			}
+			if keys := q.ListKeys(); !slices.Equal(keys, []string{"a", "b"}) || q.entries.n != 2 || q.deltas.n != 2 {
+				t.Errorf("pending: %v; %d entries, %d deltas", keys, q.entries.n, q.deltas.n)
+			}
+		})
+	}
+}

@@ -28,11 +28,12 @@ func (e *RequeueError) Error() string {
 // Unwrap returns the error that Requeue was called with.
 func (e *RequeueError) Unwrap() error { return e.Err }
 
-// line is what FIFO and DeltaFIFO share: keys in line, for each of which content of type C
-// accumulates until Pop hands it out, and the count of the initial list (F5). As in core, the
-// unexported methods need mu held; write, refuse, mustBeMade, pop and processed do not.
-type line[K comparable, C, H any] struct {
-	core[K, content[C, H]]
+// line is what FIFO and DeltaFIFO share: keys in line, for each of which something
+// accumulates, kept as a P, until Pop hands it out as a C; and the count of the initial list
+// (F5). As in core, the unexported methods need mu held; lock, refuse, mustBeMade and pop do
+// not.
+type line[K comparable, P, C any] struct {
+	core[K, content[P]]
 
 	begun   bool          // F5: a write has been accepted
 	initial int           // F5: how many entries are initial
@@ -40,20 +41,20 @@ type line[K comparable, C, H any] struct {
 }
 
 // content is what hangs on the entry of one key.
-type content[C, H any] struct {
-	pending   C    // F1: what Pop will hand out, while dirty
-	inHand    H    // while processing: what must be known of what has been handed out
+type content[P any] struct {
+	pending   P    // F1: what Pop will hand out, while dirty
 	initial   bool // of the first write, a Replace, and not settled yet (F5)
 	forgotten bool // while processing: deleted, or not listed by a Replace, meanwhile (F4)
+	listed    bool // G3: has a part in the Replace or Resync at work; perhaps nothing else keeps the entry
 }
 
-func (l *line[K, C, H]) configure() {
+func (l *line[K, P, C]) configure() {
 	l.keepsPlace = true
 	l.synced = make(chan struct{})
 }
 
 // markInitial counts e among the initial list.
-func (l *line[K, C, H]) markInitial(e slot[K, content[C, H]]) {
+func (l *line[K, P, C]) markInitial(e slot[K, content[P]]) {
 	if !e.acc.initial {
 		e.acc.initial = true
 		l.initial++
@@ -61,7 +62,7 @@ func (l *line[K, C, H]) markInitial(e slot[K, content[C, H]]) {
 }
 
 // settleInitial says that nothing of the initial list is left to do for e.
-func (l *line[K, C, H]) settleInitial(e slot[K, content[C, H]]) {
+func (l *line[K, P, C]) settleInitial(e slot[K, content[P]]) {
 	if e.acc.initial {
 		e.acc.initial = false
 		l.initial--
@@ -69,13 +70,13 @@ func (l *line[K, C, H]) settleInitial(e slot[K, content[C, H]]) {
 	}
 }
 
-func (l *line[K, C, H]) checkSynced() {
+func (l *line[K, P, C]) checkSynced() {
 	if l.begun && l.initial == 0 && !l.hasSynced() {
 		close(l.synced)
 	}
 }
 
-func (l *line[K, C, H]) hasSynced() bool {
+func (l *line[K, P, C]) hasSynced() bool {
 	select {
 	case <-l.synced:
 		return true
@@ -84,26 +85,27 @@ func (l *line[K, C, H]) hasSynced() bool {
 	}
 }
 
-// write calls change under the lock, unless the queue is closed. A change that returns
-// false was none, and does not begin the queue (F5).
-func (l *line[K, C, H]) write(change func() bool) error {
+// lock locks mu for a write, or returns ErrClosed, not having locked it.
+func (l *line[K, P, C]) lock() error {
 	l.mustBeMade()
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	if l.closed {
+		l.mu.Unlock()
 		return ErrClosed
-	}
-	if change() {
-		l.begun = true
-		l.checkSynced()
-	} else {
-		l.merged++
 	}
 	return nil
 }
 
+// written says that a write has been accepted.
+func (l *line[K, P, C]) written() {
+	if !l.begun {
+		l.begun = true
+		l.checkSynced()
+	}
+}
+
 // refuse returns what a write returns whose object is no good.
-func (l *line[K, C, H]) refuse(err error) error {
+func (l *line[K, P, C]) refuse(err error) error {
 	if l.IsClosed() {
 		return ErrClosed
 	}
@@ -111,29 +113,23 @@ func (l *line[K, C, H]) refuse(err error) error {
 }
 
 // mustBeMade panics if l belongs to a zero FIFO or DeltaFIFO.
-func (l *line[K, C, H]) mustBeMade() {
+func (l *line[K, P, C]) mustBeMade() {
 	if l.synced == nil {
 		panic("typedqueue: zero FIFO or DeltaFIFO: it has no key function")
 	}
 }
 
 // find returns the entry of key, or nil.
-func (l *line[K, C, H]) find(key K) slot[K, content[C, H]] {
-	return l.entries.find(hashUnchecked(key), key)
+func (l *line[K, P, C]) find(key K) slot[K, content[P]] {
+	return l.entries.find(hashOf(key), key)
 }
 
-// enqueue makes e pending, with what has accumulated for it.
-func (l *line[K, C, H]) enqueue(e slot[K, content[C, H]], pending C) {
-	e.acc.pending = pending
-	l.add(e, 0, 0)
-}
-
-// pop is Pop. Under the lock, hand is told what is handed out of an entry and returns what
-// the queue must know of it meanwhile, and putBack queues it again.
-func (l *line[K, C, H]) pop(
+// pop is Pop. Under the lock, take takes out of an entry what is handed out, and finish is
+// told whether to put that back.
+func (l *line[K, P, C]) pop(
 	ctx context.Context,
-	hand func(C) H,
-	putBack func(slot[K, content[C, H]], C),
+	take func(slot[K, content[P]]) C,
+	finish func(e slot[K, content[P]], c C, requeue bool),
 	process func(key K, c C, isInInitialList bool) error,
 ) (C, error) {
 	var none C
@@ -151,12 +147,16 @@ func (l *line[K, C, H]) pop(
 		return none, err
 	}
 	e := l.get()
-	hash, key, c, initial := e.hash(), e.key, e.acc.pending, e.acc.initial
-	e.acc.pending, e.acc.inHand = none, hand(c)
+	r, hash, key, initial := e.ref, e.hash(), e.key, e.acc.initial
+	c := take(e)
 	l.mu.Unlock()
 
 	requeue := true // also if process panics or calls runtime.Goexit
-	defer func() { l.processed(hash, key, c, initial, requeue, putBack) }()
+	defer func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.processed(l.inHand(r, hash, key), c, initial, requeue, finish)
+	}()
 	err := process(key, c, initial)
 	requeue = err != nil && asksRequeue(err)
 	return c, err
@@ -167,22 +167,27 @@ func asksRequeue(err error) bool {
 	return errors.As(err, &asked)
 }
 
-// processed ends the processing of key, for which process was given c and initial.
-func (l *line[K, C, H]) processed(hash uint32, key K, c C, initial, requeue bool, putBack func(slot[K, content[C, H]], C)) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	e := l.entries.find(hash, key) // it may have moved
-	defer func() {                 // also if putBack panics
+// inHand returns the entry of key, which is in processing, and was in slot r when it was
+// handed out.
+func (l *line[K, P, C]) inHand(r ref, hash uint32, key K) slot[K, content[P]] {
+	if r <= l.entries.used {
+		if e := l.entries.slot(r); e.is(processing) && e.key == key {
+			return e
+		}
+	}
+	return l.entries.find(hash, key) // it has moved
+}
+
+// processed ends the processing of e, for which process was given c and initial.
+func (l *line[K, P, C]) processed(e slot[K, content[P]], c C, initial, requeue bool, finish func(slot[K, content[P]], C, bool)) {
+	defer func() { // also if finish panics
 		if initial && (!requeue || e.acc.forgotten || !e.is(dirty)) {
 			l.settleInitial(e)
 		}
-		var none H
-		e.acc.inHand, e.acc.forgotten = none, false
+		e.acc.forgotten = false
 		l.done(e, 0)
 	}()
-	if requeue {
-		putBack(e, c)
-	}
+	finish(e, c, requeue)
 }
 
 // HasSynced reports whether the initial list has been processed: false until the first
@@ -190,26 +195,26 @@ func (l *line[K, C, H]) processed(hash uint32, key K, c C, initial, requeue bool
 // as soon as process has returned for each of its keys and did not requeue it. A key that a
 // FIFO has forgotten, by Delete or a later Replace, is not waited for. Once true, it stays
 // true. Resync, and writes that change nothing, do not count as writes.
-func (l *line[K, C, H]) HasSynced() bool {
+func (l *line[K, P, C]) HasSynced() bool {
 	l.mustBeMade()
 	return l.hasSynced()
 }
 
 // Synced returns a channel that is closed at the moment HasSynced becomes true.
-func (l *line[K, C, H]) Synced() <-chan struct{} {
+func (l *line[K, P, C]) Synced() <-chan struct{} {
 	l.mustBeMade()
 	return l.synced
 }
 
 // Len returns how many keys are pending, those included that come after their processing.
-func (l *line[K, C, H]) Len() int {
+func (l *line[K, P, C]) Len() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.order.n
 }
 
 // ListKeys returns the pending keys, in line. O(n).
-func (l *line[K, C, H]) ListKeys() []K {
+func (l *line[K, P, C]) ListKeys() []K {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	keys := make([]K, 0, l.order.n)
@@ -222,14 +227,14 @@ func (l *line[K, C, H]) ListKeys() []K {
 // Close makes every write return ErrClosed and change nothing from now on. What is pending,
 // and what is put back, is still handed out; with nothing ready Pop returns ErrClosed, and
 // every Pop that waits wakes to see. It does not block, and may be called again.
-func (l *line[K, C, H]) Close() {
+func (l *line[K, P, C]) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.shutDown()
 }
 
 // IsClosed reports whether Close has been called.
-func (l *line[K, C, H]) IsClosed() bool {
+func (l *line[K, P, C]) IsClosed() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.closed
@@ -238,7 +243,7 @@ func (l *line[K, C, H]) IsClosed() bool {
 // Stats returns the queue's gauges and counters. Ready leaves out what is pending behind its
 // own processing, which Len counts. Merged counts writes that changed nothing, such as a
 // Delete of what is not there. All that concerns time, waiting and retries is 0.
-func (l *line[K, C, H]) Stats() Stats {
+func (l *line[K, P, C]) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.stats()
@@ -253,8 +258,8 @@ func (l *line[K, C, H]) Stats() Stats {
 // the key function that is not equal to itself, or cannot be hashed, is a KeyError; one that is
 // passed directly panics. Methods take O(1) time, amortised, unless they say otherwise.
 type FIFO[K comparable, V any] struct {
-	line[K, V, struct{}]
-	key KeyFunc[K, V]
+	line[K, V, V]
+	key keyed[K, V]
 }
 
 var _ ReflectorStore[int] = (*FIFO[int, int])(nil)
@@ -265,9 +270,15 @@ func NewFIFO[K comparable, V any](key KeyFunc[K, V]) *FIFO[K, V] {
 	if key == nil {
 		panic("typedqueue: nil key function")
 	}
-	q := &FIFO[K, V]{key: key}
+	q := &FIFO[K, V]{key: keyed[K, V]{f: key}}
 	q.configure()
 	return q
+}
+
+// enqueue makes obj what is pending for e.
+func (q *FIFO[K, V]) enqueue(e slot[K, content[V]], obj V) {
+	e.acc.pending = obj
+	q.add(e, 0, 0)
 }
 
 // Add makes obj what is pending for its key. A pending key keeps its place in line; any
@@ -279,11 +290,14 @@ func (q *FIFO[K, V]) Add(obj V) error {
 	if err != nil {
 		return q.refuse(err)
 	}
-	hash := hashUnchecked(key)
-	return q.write(func() bool {
-		q.enqueue(q.need(hash, key), obj)
-		return true
-	})
+	hash := hashOf(key)
+	if err := q.lock(); err != nil {
+		return err
+	}
+	q.enqueue(q.need(hash, key), obj)
+	q.written()
+	q.mu.Unlock()
+	return nil
 }
 
 // Update is Add.
@@ -296,15 +310,19 @@ func (q *FIFO[K, V]) AddIfNotPresent(obj V) error {
 	if err != nil {
 		return q.refuse(err)
 	}
-	hash := hashUnchecked(key)
-	return q.write(func() bool {
-		e := q.need(hash, key)
-		if e.is(dirty) {
-			return false
-		}
-		q.enqueue(e, obj)
-		return true
-	})
+	hash := hashOf(key)
+	if err := q.lock(); err != nil {
+		return err
+	}
+	defer q.mu.Unlock()
+	e := q.need(hash, key)
+	if e.is(dirty) {
+		q.merged++
+		return nil
+	}
+	q.enqueue(e, obj)
+	q.written()
+	return nil
 }
 
 // Delete forgets what is pending for the key of obj, which need not be the pending object.
@@ -320,20 +338,24 @@ func (q *FIFO[K, V]) Delete(obj V) error {
 
 // DeleteKey is Delete by key. A key that cannot be one panics.
 func (q *FIFO[K, V]) DeleteKey(key K) error {
-	mustKey(key)
-	return q.write(func() bool {
-		e := q.find(key)
-		if e.entry == nil {
-			return false
-		}
-		q.forget(e)
-		q.settle()
-		return true
-	})
+	q.key.fit.must(key)
+	if err := q.lock(); err != nil {
+		return err
+	}
+	defer q.mu.Unlock()
+	e := q.find(key)
+	if e.entry == nil {
+		q.merged++
+		return nil
+	}
+	q.forget(e)
+	q.settle()
+	q.written()
+	return nil
 }
 
 // forget drops what is pending for e.
-func (q *FIFO[K, V]) forget(e slot[K, content[V, struct{}]]) {
+func (q *FIFO[K, V]) forget(e slot[K, content[V]]) {
 	e.acc.pending = *new(V)
 	if e.is(processing) {
 		e.acc.forgotten = true
@@ -349,41 +371,47 @@ func (q *FIFO[K, V]) forget(e slot[K, content[V, struct{}]]) {
 // ErrClosed. O(n) for n keys pending or listed. The list is not kept.
 func (q *FIFO[K, V]) Replace(list []V) error {
 	q.mustBeMade()
-	index := make(map[K]int, len(list)) // in objs
-	objs := make([]V, 0, len(list))
-	keys := make([]K, 0, len(list))
+	keys := make([]hashed[K], 0, len(list))
 	for _, obj := range list {
 		key, err := q.key.of(obj)
 		if err != nil {
 			return q.refuse(err)
 		}
-		if i, ok := index[key]; ok {
-			objs[i] = obj
-			continue
-		}
-		index[key] = len(objs)
-		objs, keys = append(objs, obj), append(keys, key)
+		keys = append(keys, hashed[K]{key, hashOf(key)})
 	}
-	return q.write(func() bool {
-		for _, e := range slices.Collect(q.entries.all) {
-			if _, listed := index[e.key]; !listed {
-				q.forget(e)
-			}
+	if err := q.lock(); err != nil {
+		return err
+	}
+	defer q.mu.Unlock()
+	q.entries.reserve(len(keys) - q.entries.n)
+	for i, k := range keys {
+		e := q.need(k.hash, k.key)
+		if e.is(dirty) && !e.acc.listed {
+			q.order.remove(&q.entries, e, 0)
+			q.order.push(&q.entries, e, 0)
 		}
-		for i, key := range keys {
-			e := q.need(hashUnchecked(key), key)
-			if e.is(dirty) {
-				q.order.remove(&q.entries, e, 0)
-				q.order.push(&q.entries, e, 0)
-			}
-			q.enqueue(e, objs[i])
-			if !q.begun {
-				q.markInitial(e)
-			}
+		e.acc.listed = true
+		q.enqueue(e, list[i])
+		if !q.begun {
+			q.markInitial(e)
 		}
-		q.settle()
-		return true
-	})
+	}
+	for _, e := range slices.Collect(q.entries.all) {
+		if e.acc.listed {
+			e.acc.listed = false
+		} else {
+			q.forget(e)
+		}
+	}
+	q.settle()
+	q.written()
+	return nil
+}
+
+// hashed is a key and its hash.
+type hashed[K comparable] struct {
+	key  K
+	hash uint32
 }
 
 // Resync does nothing, but for ErrClosed after Close: what is in a FIFO is pending already.
@@ -408,7 +436,7 @@ func (q *FIFO[K, V]) Get(obj V) (pending V, ok bool, err error) {
 
 // GetByKey returns what is pending for key. A key that cannot be one panics.
 func (q *FIFO[K, V]) GetByKey(key K) (pending V, ok bool) {
-	mustKey(key)
+	q.key.fit.must(key)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if e := q.find(key); e.entry != nil && e.is(dirty) {
@@ -440,14 +468,18 @@ func (q *FIFO[K, V]) List() []V {
 // whether HasSynced waits for this key. A nil ctx or process panics. O(c) for c keys that are
 // pending behind their own processing.
 func (q *FIFO[K, V]) Pop(ctx context.Context, process func(key K, obj V, isInInitialList bool) error) (V, error) {
-	return q.pop(ctx, nothingInHand, q.putBack, process)
+	return q.pop(ctx, q.take, q.finish, process)
 }
 
-func nothingInHand[V any](V) struct{} { return struct{}{} }
+// take takes out what is pending for e.
+func (q *FIFO[K, V]) take(e slot[K, content[V]]) (obj V) {
+	obj, e.acc.pending = e.acc.pending, obj
+	return obj
+}
 
-// putBack queues obj, which process did not want, again (F4).
-func (q *FIFO[K, V]) putBack(e slot[K, content[V, struct{}]], obj V) {
-	if !e.is(dirty) && !e.acc.forgotten {
+// finish queues obj again, if process did not want it (F4).
+func (q *FIFO[K, V]) finish(e slot[K, content[V]], obj V, requeue bool) {
+	if requeue && !e.is(dirty) && !e.acc.forgotten {
 		q.enqueue(e, obj)
 	}
 }

@@ -1,7 +1,6 @@
 package typedqueue
 
 import (
-	"errors"
 	"fmt"
 	"reflect"
 	"sync/atomic"
@@ -42,7 +41,7 @@ func (f *fitness[K]) examine(key K) {
 // fault returns why key is not fit, or nil.
 func (f *fitness[K]) fault(key K) error {
 	if f.verdict.Load() == unknown {
-		f.verdict.Store(judge(reflect.TypeFor[K]()))
+		f.verdict.Store(verdictOn(reflect.TypeFor[K]()))
 	}
 	if f.verdict.Load() == allFit {
 		return nil
@@ -50,16 +49,16 @@ func (f *fitness[K]) fault(key K) error {
 	return faultOf(key)
 }
 
-// judge returns allFit or someFit, of the values of t.
-func judge(t reflect.Type) uint32 {
+// verdictOn returns allFit or someFit, of the values of t.
+func verdictOn(t reflect.Type) uint32 {
 	switch t.Kind() {
 	case reflect.Float32, reflect.Float64, reflect.Complex64, reflect.Complex128, reflect.Interface:
 		return someFit
 	case reflect.Array:
-		return judge(t.Elem())
+		return verdictOn(t.Elem())
 	case reflect.Struct:
 		for i := range t.NumField() {
-			if judge(t.Field(i).Type) == someFit {
+			if verdictOn(t.Field(i).Type) == someFit {
 				return someFit
 			}
 		}
@@ -80,8 +79,24 @@ func faultOf[K comparable](key K) (err error) {
 	return nil
 }
 
-// keyed is a key function, and what is known of its keys.
+// keyed is a key function, and what is known of its keys. In what has no constructor it is
+// zero.
 type keyed[K comparable, V any] struct {
 	f   KeyFunc[K, V]
 	fit fitness[K]
+}
+
+// of returns the key of obj, which is fit, or a *KeyError[V] (S6).
+func (k *keyed[K, V]) of(obj V) (K, error) {
+	if k.f == nil {
+		panic("typedqueue: no key function: use the constructor")
+	}
+	key, err := k.f(obj)
+	if err == nil && k.fit.verdict.Load() != allFit {
+		err = k.fit.fault(key)
+	}
+	if err != nil {
+		return *new(K), &KeyError[V]{Obj: obj, Err: err}
+	}
+	return key, nil
 }

@@ -26,21 +26,19 @@ func checkStore[K comparable, V any](s *Store[K, V]) error {
 	}
 	defer s.mu.Unlock()
 
-	for i, r := range s.records {
-		if r == nil || r.at != i {
-			return fmt.Errorf("M1: record %d is %+v", i, r)
+	if err := checkTable(&s.entries, hashOf); err != nil {
+		return fmt.Errorf("M1: %w", err)
+	}
+	for e := range s.entries.all {
+		if e.marks&allMarks != inTable || e.next != 0 || e.prev != 0 {
+			return broken("M1", "%v has marks %b and neighbours %d and %d", e.key, e.marks&allMarks, e.prev, e.next)
+		}
+		if key, err := s.key.f(e.acc); err != nil || key != e.key {
+			return broken("M1", "under %v is an object of key %v, %v", e.key, key, err)
 		}
 	}
-	if len(s.byKey) != len(s.records) {
-		return fmt.Errorf("M2: %d keys for %d records", len(s.byKey), len(s.records))
-	}
-	for _, r := range s.records {
-		if s.byKey[r.key] != r {
-			return fmt.Errorf("M2: record %d is not under its key %v", r.at, r.key)
-		}
-	}
-	if s.peak < len(s.byKey) {
-		return fmt.Errorf("M3: peak %d, but %d keys", s.peak, len(s.byKey))
+	if s.entries.sparse() {
+		return broken("M2", "%d entries in %d slots, with %d heads", s.entries.n, s.entries.used, len(s.entries.heads))
 	}
 	for n, x := range s.indexes {
 		var err error
@@ -64,30 +62,55 @@ func checkStore[K comparable, V any](s *Store[K, V]) error {
 }
 
 func storeCheckIndex[I, K comparable, V any](s *Store[K, V], x *Index[I, K, V]) error {
-	c := &x.catalog
-	if len(c.cards) != len(s.records) {
-		return fmt.Errorf("I1: %d cards for %d records", len(c.cards), len(s.records))
+	return checkCatalog(&x.catalog, &s.entries)
+}
+
+// checkCatalog checks a catalog of what is in entries.
+func checkCatalog[I, K comparable, V any](c *catalog[I], entries *table[K, V]) error {
+	seen := map[placeID]bool{}
+	for r, first := range c.cards {
+		if first != 0 && (ref(r) > entries.used || !entries.at(ref(r)).is(inTable)) {
+			return broken("I1", "slot %d has places, and is no entry", r)
+		}
+		values := map[ref]bool{}
+		for id := first; id != 0; id = c.at(id).more {
+			pl := *c.at(id)
+			if pl.entry != ref(r) || seen[id] || values[pl.posting] {
+				return broken("I1", "place %d is in the chain of %d, which had it or its value before: %+v", id, r, pl)
+			}
+			seen[id], values[pl.posting] = true, true
+		}
 	}
-	places, members := 0, 0
-	for at := range c.cards {
-		for nth, pl := range c.cards[at] {
-			places++
-			if pl.posting == nil || pl.i < 0 || pl.i >= len(pl.posting.members) || pl.posting.members[pl.i] != (member[K, V]{s.records[at], nth}) {
-				return fmt.Errorf("I2: place %d of record %d names no member that names it: %+v", nth, at, pl)
+	if err := checkTable(&c.postings, hashOf); err != nil {
+		return fmt.Errorf("I2: %w", err)
+	}
+	listed := 0
+	for e := range c.postings.all {
+		if len(e.acc) == 0 {
+			return broken("I3", "nothing is at %v", e.key)
+		}
+		for i, id := range e.acc {
+			if pl := c.at(id); !seen[id] || pl.posting != e.ref || pl.i != uint32(i) {
+				return broken("I2", "place %d of %v is %d: %+v", i, e.key, id, pl)
 			}
 		}
+		listed += len(e.acc)
 	}
-	for value, p := range c.postings {
-		members += len(p.members)
-		if p.value != value || len(p.members) == 0 {
-			return fmt.Errorf("I3: under %v is a posting of %v with %d members", value, p.value, len(p.members))
+	if listed != len(seen) || listed != c.n {
+		return broken("I4", "%d places in lists, %d in chains, n = %d", listed, len(seen), c.n)
+	}
+	free := 0
+	for id := c.free; id != 0 && free <= int(c.used); id = c.at(id).more {
+		if pl := *c.at(id); pl != (place{more: pl.more}) {
+			return broken("I4", "place %d is free, and is %+v", id, pl)
 		}
+		free++
 	}
-	if members != places {
-		return fmt.Errorf("I4: %d members for %d places", members, places)
+	if c.n+free != int(c.used) {
+		return broken("I4", "%d slots used, %d places and %d free", c.used, c.n, free)
 	}
-	if c.peak < len(c.postings) {
-		return fmt.Errorf("I5: peak %d, but %d postings", c.peak, len(c.postings))
+	if c.sparse() || c.postings.sparse() || int(c.used)/placeChunk+1 < len(c.chunks) {
+		return broken("I5", "%d places in %d slots of %d chunks; %d values in %d slots", c.n, c.used, len(c.chunks), c.postings.n, c.postings.used)
 	}
 	return nil
 }
@@ -99,29 +122,43 @@ func TestCheckStore(t *testing.T) {
 	for name, corrupt := range map[string]func(*store, *index){
 		"lock: writers": func(s *store, _ *index) { s.writers.Lock() },
 		"lock: mu":      func(s *store, _ *index) { s.mu.RLock() },
-		"M1: place":     func(s *store, _ *index) { s.records[0].at = 1 },
-		"M1: nil":       func(s *store, _ *index) { s.records[0] = nil },
-		"M2: missing":   func(s *store, _ *index) { delete(s.byKey, "a") },
-		"M2: key":       func(s *store, _ *index) { s.records[0].key = "b" },
-		"M2: record":    func(s *store, _ *index) { s.byKey["a"] = &record[string, *pod]{key: "a"} },
-		"M3":            func(s *store, _ *index) { s.peak = 1 },
-		"I1":            func(_ *store, x *index) { x.catalog.cards = x.catalog.cards[:1] },
-		"I2: range":     func(_ *store, x *index) { x.catalog.cards[0][0].i = 5 },
-		"I2: nth":       func(_ *store, x *index) { x.catalog.postings["red"].members[0].nth = 1 },
-		"I2: record":    func(s *store, x *index) { x.catalog.postings["red"].members[0].record = s.records[1] },
-		"I3: empty":     func(_ *store, x *index) { x.catalog.postings["green"] = &posting[string, string, *pod]{value: "green"} },
-		"I3: value":     func(_ *store, x *index) { x.catalog.postings["red"].value = "green" },
-		"I4: stale": func(s *store, x *index) {
-			p := x.catalog.postings["red"]
-			p.members = append(p.members, member[string, *pod]{s.records[1], 0})
+		"M1: table":     func(s *store, _ *index) { s.entries.n++ },
+		"M1: key":       func(s *store, _ *index) { s.entries.at(1).acc = newPod("b", 1) },
+		"M1: marks":     func(s *store, _ *index) { s.entries.at(1).marks |= dirty },
+		"M1: link":      func(s *store, _ *index) { s.entries.at(1).prev = 2 },
+		"M2":            func(s *store, _ *index) { s.entries.reserve(2 * tableKeep) },
+		"I1: no entry":  func(_ *store, x *index) { *x.catalog.cards.at(3) = 1 },
+		"I1: entry":     func(_ *store, x *index) { x.catalog.at(1).entry = 2 },
+		"I1: twice":     func(_ *store, x *index) { x.catalog.at(3).more = 3 },
+		"I1: value":     func(_ *store, x *index) { x.catalog.at(2).posting = x.catalog.at(1).posting },
+		"I2: table":     func(_ *store, x *index) { x.catalog.postings.n++ },
+		"I2: value":     func(_ *store, x *index) { x.catalog.at(3).posting = 1 },
+		"I2: index":     func(_ *store, x *index) { x.catalog.at(1).i = 1 },
+		"I2: stale":     func(_ *store, x *index) { x.catalog.cards[1] = 0 },
+		"I2: repeated":  func(_ *store, x *index) { p := x.catalog.postings.at(1); p.acc = append(p.acc, p.acc[0]) },
+		"I3":            func(_ *store, x *index) { x.catalog.postings.insert(hashOf("green"), "green") },
+		"I4: unlisted": func(_ *store, x *index) {
+			x.catalog.postings.remove(x.catalog.postings.slot(x.catalog.at(3).posting))
 		},
-		"I4: lost": func(_ *store, x *index) { x.catalog.cards[0] = nil },
-		"I5":       func(_ *store, x *index) { x.catalog.peak = 0 },
+		"I4: n":      func(_ *store, x *index) { x.catalog.n-- },
+		"I4: free":   func(_ *store, x *index) { x.catalog.at(x.catalog.free).i = 1 },
+		"I4: lost":   func(_ *store, x *index) { x.catalog.free = 0 },
+		"I5: values": func(_ *store, x *index) { x.catalog.postings.reserve(2 * tableKeep) },
+		"I5: chunks": func(_ *store, x *index) { x.catalog.chunks = append(x.catalog.chunks, new([placeChunk]place)) },
+		"I5: places": func(_ *store, x *index) {
+			for x.catalog.used <= placesKeep {
+				x.catalog.take()
+			}
+			for id := placeID(4); id <= x.catalog.used; id++ {
+				x.catalog.release(id)
+			}
+		},
 	} {
-		s, x := newPodStore(t, newPod("a", 1, "red", "blue"), newPod("b", 1, "yellow"))
+		s, x := newPodStore(t, newPod("a", 1, "red", "blue"), newPod("b", 1, "yellow"), newPod("c", 1, "red"))
 		if err := checkStore(s); err != nil {
 			t.Fatal(err)
 		}
+		s.DeleteKey("c") // so that there is a free place
 		corrupt(s, x)
 		want, _, _ := strings.Cut(name, ":")
 		if err := checkStore(s); err == nil || !strings.HasPrefix(err.Error(), want+":") {
@@ -251,7 +288,7 @@ func storeCompareIndex[I cmp.Ordered](t *rapid.T, x *Index[I, int, storeObj], wa
 	}
 }
 
-func TestStoreAgainstModel(t *testing.T) {
+func TestStoreProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, m := NewStore(storeKeyOf), &storeModel{objs: map[int]storeObj{}}
 		var (
@@ -386,5 +423,99 @@ func TestStoreAgainstModel(t *testing.T) {
 		first.Close()
 		m.first = false
 		t.Repeat(actions)
+	})
+}
+
+// TestStoreBurstsProperty has so many objects come and go that tables and catalogs grow and
+// are compacted, with objects in them that have many index values, and some that have none.
+func TestStoreBurstsProperty(t *testing.T) {
+	type object struct {
+		key  int
+		tags []int
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		s := NewStore(func(o object) (int, error) { return o.key, nil })
+		x, err := NewIndex(s, func(o object) ([]int, error) { return o.tags, nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		model := map[int][]int{}
+		var keys []int // as they came; a key may be there twice
+		put := func(key int, tags ...int) {
+			if err := s.Add(object{key, tags}); err != nil {
+				t.Fatal(err)
+			}
+			model[key] = tags
+			keys = append(keys, key)
+		}
+		putSome := func(t *rapid.T) {
+			for key := range rapid.IntRange(0, 3).Draw(t, "objects") {
+				n := rapid.SampledFrom([]int{0, 1, 2, 2 * placesKeep}).Draw(t, "values")
+				put(key, ints(n)...)
+			}
+		}
+		putMany := func(t *rapid.T) {
+			own := rapid.IntRange(0, 2).Draw(t, "values of its own")
+			for i := range rapid.IntRange(1, 2*tableKeep).Draw(t, "many") {
+				tags := ints(i % 3)
+				for j := range own {
+					tags = append(tags, 10_000+2*i+j)
+				}
+				put(100+i, tags...)
+			}
+		}
+		fall := func(t *rapid.T) {
+			slices.Reverse(keys[:rapid.IntRange(0, len(keys)).Draw(t, "newest first")])
+			keep := rapid.IntRange(0, min(9, len(keys))).Draw(t, "keep")
+			for _, key := range keys[keep:] {
+				_, want := model[key]
+				if got := s.DeleteKey(key); got != want {
+					t.Fatalf("DeleteKey(%d) = %t", key, got)
+				}
+				delete(model, key)
+			}
+			keys = keys[:keep]
+		}
+		replace := func(t *rapid.T) {
+			if !rapid.Bool().Draw(t, "replace") {
+				return
+			}
+			objs := make([]object, 0, len(model))
+			for _, key := range slices.Sorted(maps.Keys(model)) {
+				objs = append(objs, object{key, model[key]})
+			}
+			if err := s.Replace(objs); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range rapid.IntRange(1, 3).Draw(t, "bursts") {
+			for _, step := range []func(*rapid.T){putSome, putMany, replace, putSome, fall} {
+				step(t)
+				if err := checkStore(s); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want := map[int]set[int]{} // keys by value
+			for key, tags := range model {
+				if o, ok := s.GetByKey(key); !ok || !slices.Equal(o.tags, tags) {
+					t.Fatalf("GetByKey(%d) = %v, %t, want %v", key, o, ok, tags)
+				}
+				for _, tag := range tags {
+					if want[tag] == nil {
+						want[tag] = set[int]{}
+					}
+					want[tag].add(key)
+				}
+			}
+			if s.Len() != len(model) || len(s.List()) != len(model) || len(x.Values()) != len(want) {
+				t.Fatalf("%d objects, %d listed, of %d values; want %d, of %d",
+					s.Len(), len(s.List()), len(x.Values()), len(model), len(want))
+			}
+			for value, keys := range want {
+				if got := storeSetOf(t, x.Keys(value)); !maps.Equal(got, keys) {
+					t.Fatalf("Keys(%d) = %v, want %v", value, got, keys)
+				}
+			}
+		}
 	})
 }

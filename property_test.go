@@ -292,6 +292,102 @@ func TestTableCheck(t *testing.T) {
 	}
 }
 
+// checkStacks checks s, whose stacks have tops, and as many values as these say.
+func checkStacks[T any](s *stacks[T], tops map[ref]int) error {
+	seen := map[ref]bool{}
+	n := 0
+	for top, size := range tops {
+		for r := top; r != 0; r = s.at(r).below {
+			if seen[r] {
+				return broken("G1", "slot %d is in two stacks, or twice in one", r)
+			}
+			seen[r] = true
+			size--
+			n++
+		}
+		if size != 0 {
+			return broken("G1", "the stack of slot %d has %d values less than it should", top, size)
+		}
+	}
+	if n != s.n {
+		return broken("G1", "%d values, n = %d", n, s.n)
+	}
+	free := 0
+	for r := s.free; r != 0 && free <= int(s.used); r = s.at(r).below {
+		if seen[r] || !reflect.ValueOf(s.at(r).value).IsZero() {
+			return broken("G1", "slot %d is free, and in a stack, or not zero", r)
+		}
+		free++
+	}
+	if n+free != int(s.used) {
+		return broken("G1", "%d slots used, %d values and %d free", s.used, n, free)
+	}
+	for i, c := range s.chunks {
+		if i > 0 && len(c) != chunkLen || len(c) > chunkLen || int(s.used)/chunkLen >= len(s.chunks) {
+			return broken("G1", "chunk %d of %d has %d slots, %d are used", i, len(s.chunks), len(c), s.used)
+		}
+	}
+	return nil
+}
+
+// TestStacksProperty compares stacks with slices.
+func TestStacksProperty(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var s stacks[int]
+		var model [3][]int
+		var tops [3]ref
+		owner := rapid.IntRange(0, 2)
+		t.Repeat(map[string]func(*rapid.T){
+			"push": func(t *rapid.T) {
+				o := owner.Draw(t, "owner")
+				for range rapid.SampledFrom([]int{1, 5, 700}).Draw(t, "n") {
+					tops[o] = s.push(tops[o], len(model[o])+1)
+					model[o] = append(model[o], len(model[o])+1)
+				}
+			},
+			"pop": func(t *rapid.T) {
+				if o := owner.Draw(t, "owner"); tops[o] != 0 {
+					tops[o] = s.pop(tops[o])
+					model[o] = model[o][:len(model[o])-1]
+				}
+			},
+			"drop": func(t *rapid.T) {
+				o := owner.Draw(t, "owner")
+				s.drop(tops[o])
+				tops[o], model[o] = 0, nil
+			},
+			"move": func(*rapid.T) {
+				old := s
+				s = stacks[int]{}
+				for o := range tops {
+					tops[o] = s.move(&old, tops[o])
+				}
+				s.inherit(&old)
+				if s.sparse() {
+					t.Fatalf("%d values in %d slots", s.n, s.used)
+				}
+			},
+			"": func(t *rapid.T) {
+				sizes := map[ref]int{}
+				for o, top := range tops {
+					if top != 0 {
+						sizes[top] = len(model[o])
+					}
+					for r, want := range slices.Backward(model[o]) {
+						if got := s.at(top).value; got != want {
+							t.Fatalf("value %d of %d is %d, want %d", r, o, got, want)
+						}
+						top = s.at(top).below
+					}
+				}
+				if err := checkStacks(&s, sizes); err != nil {
+					t.Fatal(err)
+				}
+			},
+		})
+	})
+}
+
 // TestTableProperty compares a table with a map, under a hash that collides a lot.
 func TestTableProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -615,7 +711,7 @@ func TestOrderProperty(t *testing.T) {
 // core
 
 func checkCore[K comparable, A any](c *core[K, A]) error {
-	if err := checkTable(&c.entries, hashUnchecked); err != nil {
+	if err := checkTable(&c.entries, hashOf); err != nil {
 		return err
 	}
 	if err := checkOrder(&c.order, &c.entries, c.priority); err != nil {
@@ -1302,7 +1398,7 @@ func TestQueueProperty(t *testing.T) {
 
 // line
 
-func checkLine[K comparable, C, H any](l *line[K, C, H], empty func(C) bool) error {
+func checkLine[K comparable, P, C any](l *line[K, P, C], empty func(P) bool) error {
 	if err := checkCore(&l.core); err != nil {
 		return err
 	}
@@ -1318,6 +1414,8 @@ func checkLine[K comparable, C, H any](l *line[K, C, H], empty func(C) bool) err
 			return broken("F1", "%v is pending: %t, but its contents say otherwise", e.key, e.is(dirty))
 		case e.is(waiting):
 			return broken("F1", "%v waits", e.key)
+		case e.acc.listed:
+			return broken("G3", "%v is listed, and no Replace is at work", e.key)
 		}
 	}
 	if initial != l.initial || !l.begun && initial > 0 {
@@ -1334,9 +1432,29 @@ func checkFIFO(q *FIFO[string, *version]) error {
 }
 
 func checkDeltaFIFO(q *DeltaFIFO[string, *version]) error {
+	if err := checkLine(&q.line, func(c changes) bool { return c.n == 0 }); err != nil {
+		return err
+	}
+	tops := map[ref]int{}
 	for e := range q.entries.all {
-		for i, d := range e.acc.pending {
-			if i > 0 && q.opts.Merge == nil && d.Type == Deleted && e.acc.pending[i-1].Type == Deleted {
+		c := e.acc.pending
+		if (c.hand != 0) != e.is(processing) {
+			return broken("G2", "%v is processing: %t, but its contents say otherwise", e.key, e.is(processing))
+		}
+		if c.n > 0 {
+			tops[c.newest] += int(c.n)
+		}
+		if c.hand != 0 {
+			tops[c.hand]++
+		}
+	}
+	if err := checkStacks(&q.deltas, tops); err != nil {
+		return err
+	}
+	for e := range q.entries.all {
+		pending := q.pending(e)
+		for i, d := range pending {
+			if i > 0 && q.opts.Merge == nil && d.Type == Deleted && pending[i-1].Type == Deleted {
 				return broken("D2", "%v has two deletions in a row", e.key)
 			}
 			if d.ObjectMissing && (d.Object != nil || !d.FinalStateUnknown) {
@@ -1344,7 +1462,7 @@ func checkDeltaFIFO(q *DeltaFIFO[string, *version]) error {
 			}
 		}
 	}
-	return checkLine(&q.line, func(d Deltas[*version]) bool { return len(d) == 0 })
+	return nil
 }
 
 // version is an object of the models: a version of a key.
@@ -1395,11 +1513,21 @@ func TestLineCheck(t *testing.T) {
 
 func TestDeltaFIFOCheck(t *testing.T) {
 	type deltaFIFO = DeltaFIFO[string, *version]
-	for invariant, corrupt := range map[string]func(*deltaFIFO, *Deltas[*version]){
-		"D2": func(_ *deltaFIFO, d *Deltas[*version]) { *d = append(*d, d.Newest()) },
-		"D5": func(_ *deltaFIFO, d *Deltas[*version]) { (*d)[0].ObjectMissing = true },
-		"F1": func(_ *deltaFIFO, d *Deltas[*version]) { *d = nil },
-		"F5": func(q *deltaFIFO, _ *Deltas[*version]) { q.initial++ },
+	for _, b := range []struct {
+		invariant string
+		corrupt   func(*deltaFIFO, *changes)
+	}{
+		{"D2", func(q *deltaFIFO, c *changes) {
+			c.newest = q.deltas.push(c.newest, q.deltas.at(c.newest).value)
+			c.n++
+		}},
+		{"D5", func(q *deltaFIFO, c *changes) { q.deltas.at(c.newest).value.ObjectMissing = true }},
+		{"F1", func(_ *deltaFIFO, c *changes) { *c = changes{} }},
+		{"F5", func(q *deltaFIFO, _ *changes) { q.initial++ }},
+		{"G3", func(q *deltaFIFO, _ *changes) { q.find("a").acc.listed = true }},
+		{"G2", func(_ *deltaFIFO, c *changes) { c.hand = c.newest }},
+		{"G1", func(q *deltaFIFO, c *changes) { q.deltas.at(c.newest).below = c.newest }},
+		{"G1", func(q *deltaFIFO, _ *changes) { q.deltas.push(0, Delta[*version]{}) }},
 	} {
 		q := NewDeltaFIFO(versionKey, DeltaFIFOOptions[string, *version]{})
 		_ = q.Add(&version{"a", 1})
@@ -1407,8 +1535,8 @@ func TestDeltaFIFOCheck(t *testing.T) {
 		if err := checkDeltaFIFO(q); err != nil {
 			t.Error(err)
 		}
-		corrupt(q, &q.find("a").acc.pending)
-		wantBroken(t, invariant, checkDeltaFIFO(q))
+		b.corrupt(q, &q.find("a").acc.pending)
+		wantBroken(t, b.invariant, checkDeltaFIFO(q))
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -15,21 +14,6 @@ import (
 // several at once. Its error, and a key that is not equal to itself or cannot be hashed,
 // reach the caller as a *KeyError (S6).
 type KeyFunc[K comparable, V any] func(obj V) (K, error)
-
-// of returns the key of obj, or a *KeyError[V].
-func (f KeyFunc[K, V]) of(obj V) (K, error) {
-	if f == nil {
-		panic("typedqueue: no key function: use the constructor")
-	}
-	key, err := f(obj)
-	if err == nil {
-		err = keyFault(key)
-	}
-	if err != nil {
-		return *new(K), &KeyError[V]{Obj: obj, Err: err}
-	}
-	return key, nil
-}
 
 // KeyError says that an object has no usable key. It is returned as *KeyError[V], by
 // everything with a key function.
@@ -122,46 +106,45 @@ var _ ReflectorStore[struct{}] = (*Store[string, struct{}])(nil)
 // and see it as before the write, but they must not write to it, nor add or close an
 // Index, as that would wait for itself. Readers never wait for a caller's function.
 //
-// Nothing is in order, neither lists nor what iterates. Reading or writing one object
-// takes O(1), plus O(1) for each of its index values in a write. A deleted object is not kept
-// alive, and the memory of a burst is given back as its objects are deleted.
+// Nothing is in order, neither lists nor what iterates. Reading or writing one object takes
+// O(1), plus O(1) for each of its index values in a write; that is amortised, as now and then a
+// write takes O(n) to make room or to give it back. A deleted object is not kept alive, and
+// the memory of a burst is given back as its objects are deleted. Room is kept for a thousand
+// objects, each as large as a V, so V had better be a pointer if what it points to is large.
 //
 // A Store comes from NewStore. The zero Store is empty: reading by key finds nothing, and
 // whatever would need the key function panics. A Store must not be copied.
 type Store[K comparable, V any] struct {
-	key KeyFunc[K, V]
+	key keyed[K, V]
 
 	writers sync.Mutex         // one writer at a time; taken before mu, never after it
 	indexes []storeIndex[K, V] // guarded by writers
 
-	// mu guards everything below, and the catalog of every index. It is locked by holders
-	// of writers only, so these may read without it. No caller's function runs under it.
-	mu      sync.RWMutex
-	records []*record[K, V]     // M1: each knows its place here.
-	byKey   map[K]*record[K, V] // M2: the same records, each under its own key.
-	peak    int                 // M3: not less than len(byKey); see trimmed.
-}
+	// mu guards entries, and the catalog of every index. It is locked by holders of writers
+	// only, so these may read without it. No caller's function runs under it.
+	mu sync.RWMutex
 
-// record is an object in a Store. Its address stays the same until it is deleted.
-type record[K comparable, V any] struct {
-	key K
-	obj V
-	at  int
+	// M1: each entry holds what is stored under its key; of its marks and links only those of
+	// the table are in use. M2: the table is not sparse.
+	entries table[K, V]
 }
 
 // storeIndex is an Index[I, K, V] of any I, as its Store sees it.
 type storeIndex[K comparable, V any] interface {
-	// stage asks the index function about obj and keeps the answer for file.
+	// stage asks the index function about obj and keeps the answer for fileLocked.
 	// Needs writers.
 	stage(obj V) error
-	// fileLocked moves r, new or not, to the staged values. Needs writers and mu.
-	fileLocked(r *record[K, V])
-	// removeLocked forgets r, which is about to be replaced by the last of the records.
-	// Needs writers and mu.
-	removeLocked(r *record[K, V])
-	// rebuild asks the index function about all records, and returns the function that
-	// makes the answer the contents of the index. Needs writers, and mu for that function.
-	rebuild(records []*record[K, V]) (publishLocked func(), err error)
+	// fileLocked puts entry r, new or not, at the staged values. Needs writers and mu.
+	fileLocked(r ref)
+	// removeLocked forgets entry r. Needs writers and mu.
+	removeLocked(r ref)
+	// renamedLocked says that an entry has another number than it had. Needs writers and mu.
+	renamedLocked(from, to ref)
+	// trimLocked says that all entries have numbers up to last. Needs writers and mu.
+	trimLocked(last ref)
+	// rebuild asks the index function about all entries, and returns the function that makes
+	// the answer the contents of the index. Needs writers, and mu for that function.
+	rebuild(entries *table[K, V]) (publishLocked func(), err error)
 }
 
 // NewStore returns an empty Store. It panics if key is nil.
@@ -169,7 +152,7 @@ func NewStore[K comparable, V any](key KeyFunc[K, V]) *Store[K, V] {
 	if key == nil {
 		panic("typedqueue: NewStore with a nil key function")
 	}
-	return &Store[K, V]{key: key, byKey: map[K]*record[K, V]{}}
+	return &Store[K, V]{key: keyed[K, V]{f: key}}
 }
 
 // Add stores obj, in the place of an earlier object of its key. It waits for other writers
@@ -189,6 +172,7 @@ func (s *Store[K, V]) Update(obj V) error { return s.Add(obj) }
 
 // put stores obj under key, which must be usable, and returns what was stored before.
 func (s *Store[K, V]) put(key K, obj V) (old V, existed bool, err error) {
+	hash := hashOf(key)
 	s.lockWriters()
 	defer s.writers.Unlock()
 	for _, x := range s.indexes {
@@ -199,23 +183,21 @@ func (s *Store[K, V]) put(key K, obj V) (old V, existed bool, err error) {
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := s.byKey[key]
-	if r != nil {
-		old, existed, r.obj = r.obj, true, obj
+	e := s.entries.find(hash, key)
+	if existed = e.entry != nil; existed {
+		old = e.acc
 	} else {
-		r = &record[K, V]{key: key, obj: obj, at: len(s.records)}
-		s.records = append(s.records, r)
-		s.byKey[key] = r
-		s.peak = max(s.peak, len(s.byKey))
+		e = s.entries.insert(hash, key)
 	}
+	e.acc = obj
 	for _, x := range s.indexes {
-		x.fileLocked(r)
+		x.fileLocked(e.ref)
 	}
 	return old, existed, nil
 }
 
 func (s *Store[K, V]) lockWriters() {
-	if s.key == nil {
+	if s.key.f == nil {
 		panic("typedqueue: write to a zero Store: use NewStore")
 	}
 	s.writers.Lock()
@@ -236,29 +218,43 @@ func (s *Store[K, V]) Delete(obj V) error {
 // DeleteKey removes the object stored under key and reports whether there was one. It
 // panics if key is not equal to itself or cannot be hashed.
 func (s *Store[K, V]) DeleteKey(key K) bool {
-	mustKey(key)
+	s.key.fit.must(key)
 	_, existed := s.take(key)
 	return existed
 }
 
 // take removes and returns what is stored under key, which must be usable.
 func (s *Store[K, V]) take(key K) (old V, existed bool) {
+	hash := hashOf(key)
 	s.writers.Lock()
 	defer s.writers.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := s.byKey[key]
-	if r == nil {
+	e := s.entries.find(hash, key)
+	if e.entry == nil {
 		return old, false
 	}
 	for _, x := range s.indexes {
-		x.removeLocked(r)
+		x.removeLocked(e.ref)
 	}
-	s.records[len(s.records)-1].at = r.at
-	s.records = swapRemove(s.records, r.at)
-	delete(s.byKey, key)
-	s.byKey = trimmed(s.byKey, &s.peak)
-	return r.obj, true
+	old = e.acc
+	s.entries.remove(e)
+	if s.entries.sparse() {
+		s.compactLocked()
+	}
+	return old, true
+}
+
+// compactLocked gives back the memory of deleted objects. Needs writers and mu.
+func (s *Store[K, V]) compactLocked() {
+	s.entries.compact(func(from, to ref) {
+		for _, x := range s.indexes {
+			x.renamedLocked(from, to)
+		}
+	})
+	for _, x := range s.indexes {
+		x.trimLocked(s.entries.used)
+	}
 }
 
 // Replace makes objs the contents of the Store, in one step. Of several objects with one
@@ -266,25 +262,22 @@ func (s *Store[K, V]) take(key K) (old V, existed bool) {
 // values are worked out first; on an error, as for Add, nothing has changed. The slice is
 // not kept. It takes O(n) for n objects, and readers wait for O(1) of it.
 func (s *Store[K, V]) Replace(objs []V) error {
-	records := make([]*record[K, V], 0, len(objs))
-	byKey := make(map[K]*record[K, V], len(objs))
+	var fresh table[K, V]
+	fresh.reserve(len(objs))
 	for _, obj := range objs {
 		key, err := s.key.of(obj)
 		if err != nil {
 			return err
 		}
-		if r := byKey[key]; r != nil {
-			r.obj = obj
-			continue
+		hash := hashOf(key)
+		e := fresh.find(hash, key)
+		if e.entry == nil {
+			e = fresh.insert(hash, key)
 		}
-		r := &record[K, V]{key: key, obj: obj, at: len(records)}
-		records = append(records, r)
-		byKey[key] = r
+		e.acc = obj
 	}
-	peak := len(objs)
-	byKey = trimmed(byKey, &peak)
-	if cap(records) > keepCap && len(records) < cap(records)/4 { // most were repetitions
-		records = slices.Clone(records)
+	if fresh.sparse() { // most were repetitions
+		fresh.compact(func(_, _ ref) {})
 	}
 
 	s.lockWriters()
@@ -292,14 +285,14 @@ func (s *Store[K, V]) Replace(objs []V) error {
 	publish := make([]func(), len(s.indexes))
 	for i, x := range s.indexes {
 		var err error
-		if publish[i], err = x.rebuild(records); err != nil {
+		if publish[i], err = x.rebuild(&fresh); err != nil {
 			return err
 		}
 	}
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.records, s.byKey, s.peak = records, byKey, peak
+	s.entries = fresh
 	for _, f := range publish {
 		f()
 	}
@@ -317,45 +310,44 @@ func (s *Store[K, V]) Get(obj V) (V, bool, error) {
 	if err != nil {
 		return *new(V), false, err
 	}
-	stored, ok := s.get(key)
+	stored, ok := s.get(hashOf(key), key)
 	return stored, ok, nil
 }
 
 // GetByKey returns the object stored under key, and whether there is one. It panics if key
 // is not equal to itself or cannot be hashed.
 func (s *Store[K, V]) GetByKey(key K) (V, bool) {
-	mustKey(key)
-	return s.get(key)
+	return s.get(s.key.fit.hash(key), key)
 }
 
-func (s *Store[K, V]) get(key K) (V, bool) {
+func (s *Store[K, V]) get(hash uint32, key K) (obj V, ok bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	if r := s.byKey[key]; r != nil {
-		return r.obj, true
+	if e := s.entries.find(hash, key); e.entry != nil {
+		return e.acc, true
 	}
-	return *new(V), false
+	return obj, false
 }
 
 // List returns the objects, in a slice that is the caller's and is all that it allocates.
 func (s *Store[K, V]) List() []V {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return collect(s.records, func(r *record[K, V]) V { return r.obj })
+	return collect(&s.entries, func(e *entry[K, V]) V { return e.acc })
 }
 
 // ListKeys returns the keys, in a slice that is the caller's.
 func (s *Store[K, V]) ListKeys() []K {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return collect(s.records, func(r *record[K, V]) K { return r.key })
+	return collect(&s.entries, func(e *entry[K, V]) K { return e.key })
 }
 
 // Len returns the number of objects.
 func (s *Store[K, V]) Len() int {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return len(s.records)
+	return s.entries.n
 }
 
 // All iterates over keys and objects as they are when the loop begins. The loop body runs
@@ -371,17 +363,27 @@ func (s *Store[K, V]) All() iter.Seq2[K, V] {
 	}
 }
 
+// record is a copy of what is stored.
+type record[K comparable, V any] struct {
+	key K
+	obj V
+}
+
 func (s *Store[K, V]) snapshot() []record[K, V] {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return collect(s.records, func(r *record[K, V]) record[K, V] { return *r })
+	return collect(&s.entries, func(e *entry[K, V]) record[K, V] { return record[K, V]{e.key, e.acc} })
 }
 
-// collect returns f of each element of from.
-func collect[T, R any](from []T, f func(T) R) []R {
-	to := make([]R, len(from))
-	for i, v := range from {
-		to[i] = f(v)
+// collect returns f of each entry of t.
+func collect[K comparable, V, R any](t *table[K, V], f func(*entry[K, V]) R) []R {
+	to := make([]R, 0, t.n)
+	for _, chunk := range t.chunks {
+		for i := range chunk {
+			if e := &chunk[i]; e.marks != 0 {
+				to = append(to, f(e))
+			}
+		}
 	}
 	return to
 }
@@ -394,9 +396,10 @@ func collect[T, R any](from []T, f func(T) R) []R {
 type Index[I comparable, K comparable, V any] struct {
 	store  *Store[K, V]
 	f      func(obj V) ([]I, error)
+	fit    fitness[I]
 	staged []I // guarded by store.writers: the values for fileLocked, each once; after a failed write, until the next
 
-	catalog catalog[I, K, V] // guarded by store.mu, as the objects are
+	catalog catalog[I] // guarded by store.mu, as the objects are
 }
 
 // NewIndex adds an index to s. It covers what is stored and everything that comes, until
@@ -410,7 +413,7 @@ type Index[I comparable, K comparable, V any] struct {
 // the write. Errors wrap what f returned. NewIndex panics if s is nil or a zero Store, or f is
 // nil. It takes O(n) for n objects, during which writers wait, but readers do not.
 func NewIndex[I comparable, K comparable, V any](s *Store[K, V], f func(obj V) ([]I, error)) (*Index[I, K, V], error) {
-	if s == nil || s.key == nil {
+	if s == nil || s.key.f == nil {
 		panic("typedqueue: NewIndex without a Store from NewStore")
 	}
 	if f == nil {
@@ -419,7 +422,7 @@ func NewIndex[I comparable, K comparable, V any](s *Store[K, V], f func(obj V) (
 	x := &Index[I, K, V]{store: s, f: f}
 	s.writers.Lock()
 	defer s.writers.Unlock()
-	publish, err := x.rebuild(s.records)
+	publish, err := x.rebuild(&s.entries)
 	if err != nil {
 		return nil, err
 	}
@@ -434,18 +437,30 @@ func NewIndex[I comparable, K comparable, V any](s *Store[K, V], f func(obj V) (
 // that it allocates. It is one step: no object is missing or has gone meanwhile. It panics
 // if value is not equal to itself or cannot be hashed.
 func (x *Index[I, K, V]) Get(value I) []V {
-	mustKey(value)
+	hash := x.fit.hash(value)
 	x.store.mu.RLock()
 	defer x.store.mu.RUnlock()
-	return collect(x.catalog.members(value), func(m member[K, V]) V { return m.record.obj })
+	c, entries := &x.catalog, &x.store.entries
+	members := c.members(hash, value)
+	objs := make([]V, len(members))
+	for i, id := range members {
+		objs[i] = entries.at(c.at(id).entry).acc
+	}
+	return objs
 }
 
 // Keys returns the keys of the objects that Get would return.
 func (x *Index[I, K, V]) Keys(value I) []K {
-	mustKey(value)
+	hash := x.fit.hash(value)
 	x.store.mu.RLock()
 	defer x.store.mu.RUnlock()
-	return collect(x.catalog.members(value), func(m member[K, V]) K { return m.record.key })
+	c, entries := &x.catalog, &x.store.entries
+	members := c.members(hash, value)
+	keys := make([]K, len(members))
+	for i, id := range members {
+		keys[i] = entries.at(c.at(id).entry).key
+	}
+	return keys
 }
 
 // Values returns the index values that have at least one object, in a slice that is the
@@ -453,7 +468,7 @@ func (x *Index[I, K, V]) Keys(value I) []K {
 func (x *Index[I, K, V]) Values() []I {
 	x.store.mu.RLock()
 	defer x.store.mu.RUnlock()
-	return slices.AppendSeq(make([]I, 0, len(x.catalog.postings)), maps.Keys(x.catalog.postings))
+	return collect(&x.catalog.postings, func(e *entry[I, []placeID]) I { return e.key })
 }
 
 // Close takes the index from its Store, which until then keeps it up to date, and alive. It
@@ -465,7 +480,7 @@ func (x *Index[I, K, V]) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.indexes = slices.DeleteFunc(s.indexes, func(other storeIndex[K, V]) bool { return other == x })
-	x.catalog, x.staged = catalog[I, K, V]{}, nil
+	x.catalog, x.staged = catalog[I]{}, nil
 }
 
 func (x *Index[I, K, V]) stage(obj V) error {
@@ -473,18 +488,18 @@ func (x *Index[I, K, V]) stage(obj V) error {
 	if err != nil {
 		return fmt.Errorf("typedqueue: index function: %w", err)
 	}
-	x.staged, err = distinct(x.staged[:0], values)
+	x.staged, err = distinct(x.staged[:0], values, &x.fit)
 	return err
 }
 
 // distinct appends values to buf, which is empty, each once.
-func distinct[I comparable](buf, values []I) ([]I, error) {
+func distinct[I comparable](buf, values []I, fit *fitness[I]) ([]I, error) {
 	var seen set[I]
 	if len(values) > 16 { // a short list is searched faster than hashed
 		seen = make(set[I], len(values))
 	}
 	for _, v := range values {
-		if err := keyFault(v); err != nil {
+		if err := fit.fault(v); err != nil {
 			return nil, fmt.Errorf("typedqueue: index function: unusable value: %w", err)
 		}
 		if seen.has(v) || seen == nil && slices.Contains(buf, v) {
@@ -498,7 +513,7 @@ func distinct[I comparable](buf, values []I) ([]I, error) {
 	return buf, nil
 }
 
-func (x *Index[I, K, V]) fileLocked(r *record[K, V]) {
+func (x *Index[I, K, V]) fileLocked(r ref) {
 	x.catalog.file(r, x.staged)
 	x.dropStaged()
 }
@@ -511,19 +526,18 @@ func (x *Index[I, K, V]) dropStaged() {
 	}
 }
 
-func (x *Index[I, K, V]) removeLocked(r *record[K, V]) { x.catalog.remove(r) }
+func (x *Index[I, K, V]) removeLocked(r ref)         { x.catalog.file(r, nil) }
+func (x *Index[I, K, V]) renamedLocked(from, to ref) { x.catalog.renamed(from, to) }
+func (x *Index[I, K, V]) trimLocked(last ref)        { x.catalog.cards.trim(last) }
 
-func (x *Index[I, K, V]) rebuild(records []*record[K, V]) (publishLocked func(), err error) {
+func (x *Index[I, K, V]) rebuild(entries *table[K, V]) (publishLocked func(), err error) {
 	defer x.dropStaged()
-	fresh := catalog[I, K, V]{
-		cards:    make([][]place[I, K, V], 0, len(records)),
-		postings: map[I]*posting[I, K, V]{},
-	}
-	for _, r := range records {
-		if err := x.stage(r.obj); err != nil {
+	fresh := catalog[I]{cards: make(column[placeID], entries.used+1)}
+	for e := range entries.all {
+		if err := x.stage(e.acc); err != nil {
 			return nil, err
 		}
-		fresh.file(r, x.staged)
+		fresh.file(e.ref, x.staged)
 	}
 	return func() { x.catalog = fresh }, nil
 }
