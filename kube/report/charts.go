@@ -1,0 +1,323 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"image/color"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// width is that of a README.
+const width = 8.5 * vg.Inch
+
+var colors = map[string]color.Color{
+	"ours":               color.RGBA{R: 0x1a, G: 0x7f, B: 0x37, A: 0xff},
+	"client-go":          color.RGBA{R: 0x32, G: 0x6c, B: 0xe5, A: 0xff},
+	"client-go-RealFIFO": color.RGBA{R: 0x8a, G: 0xb4, B: 0xf8, A: 0xff},
+	"controller-runtime": color.RGBA{R: 0xd9, G: 0x6c, B: 0x06, A: 0xff},
+	"kwok":               color.RGBA{R: 0x82, G: 0x50, B: 0xdf, A: 0xff},
+	"channel":            color.RGBA{R: 0xcf, G: 0x22, B: 0x2e, A: 0xff},
+	"floor":              color.RGBA{R: 0x57, G: 0x60, B: 0x6a, A: 0xff},
+}
+
+func drawAll(dir string, res *results) error {
+	plot.DefaultFont = font.Font{Typeface: "Liberation", Variant: "Sans"}
+	plotter.DefaultFont = plot.DefaultFont
+	for name, draw := range map[string]func(*results) (*plot.Plot, vg.Length, error){
+		"ratios.svg": drawRatios,
+		"memory.svg": drawMemory,
+		"growth.svg": drawGrowth,
+	} {
+		p, height, err := draw(res)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if p == nil {
+			continue // nothing of it has run
+		}
+		if err := save(p, height, filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// save writes p as SVG, with names of fonts that are like the one it was measured with.
+func save(p *plot.Plot, height vg.Length, file string) error {
+	svg, err := p.WriterTo(width, height, "svg")
+	if err != nil {
+		return err
+	}
+	var text bytes.Buffer
+	if _, err := svg.WriteTo(&text); err != nil {
+		return err
+	}
+	const face = "font-family:Liberation Sans"
+	return os.WriteFile(file, bytes.ReplaceAll(text.Bytes(), []byte(face), []byte(face+",Arial,Helvetica,sans-serif")), 0o666)
+}
+
+// newPlot is a white sheet with a title, and below it where the figures come from.
+func newPlot(res *results, title string) *plot.Plot {
+	p := plot.New()
+	p.Title.Text = title + "\n" + res.machine + "\n" + res.modules
+	p.Title.TextStyle.Font.Size = 10
+	p.Title.Padding = 6
+	p.X.Padding, p.Y.Padding = 0, 0
+	p.Legend.TextStyle.Font.Size = 9
+	p.Legend.Padding = 2
+	return p
+}
+
+// short makes the name of a benchmark a label.
+var short = strings.NewReplacer(
+	"/key=struct", "", "/by=object", "", "/by=key", "", "/pods=10000", "",
+	"/producers=", " ", "/consumers=", " to ", "/indexes=", ", indexes: ", "/index=", " by ", "/delay=", " after ",
+)
+
+// charted tells whether a benchmark is in the chart of ratios: of those with keys, the
+// ones with structs are.
+func charted(b *bench) bool {
+	return !strings.Contains(b.name, "key=") || strings.HasSuffix(b.name, "key=struct")
+}
+
+// drawRatios draws a bar for each workload: how many times as long client-go takes. Other
+// rivals are dots.
+func drawRatios(res *results) (*plot.Plot, vg.Length, error) {
+	var benches []*bench
+	for _, g := range groups {
+		for _, b := range res.beginning(g.begins...) {
+			if charted(b) {
+				benches = append(benches, b)
+			}
+		}
+	}
+	if len(benches) == 0 {
+		return nil, 0, nil
+	}
+	slices.Reverse(benches) // the first on top
+	p := newPlot(res, "Time of a rival / time of ours, keys of two strings. Right of 1, ours is faster")
+	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.ConstantTicks{}
+	p.Add(plotter.NewGrid())
+
+	low, high := 1.0, 1.0
+	dots := map[string]plotter.XYs{}
+	var labels []string
+	legend := map[string]plot.Thumbnailer{}
+	for i, b := range benches {
+		labels = append(labels, short.Replace(b.name))
+		for _, rival := range b.rivals("") {
+			ratio := b.median(rival + "/ours")
+			low, high = min(low, ratio.Center), max(high, ratio.Center)
+			if rival != "client-go" {
+				dots[rival] = append(dots[rival], plotter.XY{X: ratio.Center, Y: float64(i)})
+				continue
+			}
+			bar, err := box(1, float64(i)-0.35, ratio.Center, float64(i)+0.35, colors[rival])
+			if err != nil {
+				return nil, 0, err
+			}
+			p.Add(bar)
+			legend[rival] = bar
+			value, err := plotter.NewLabels(plotter.XYLabels{
+				XYs:    plotter.XYs{{X: max(1, ratio.Center), Y: float64(i)}},
+				Labels: []string{fmt.Sprintf(" %.2g", ratio.Center)},
+			})
+			if err != nil {
+				return nil, 0, err
+			}
+			value.TextStyle[0].YAlign = -0.5
+			value.TextStyle[0].Font.Size = 8
+			p.Add(value)
+		}
+	}
+	for _, rival := range rank {
+		if len(dots[rival]) == 0 {
+			continue
+		}
+		s, err := plotter.NewScatter(dots[rival])
+		if err != nil {
+			return nil, 0, err
+		}
+		rim := *s // so that it shows on a bar
+		rim.Shape, rim.Radius, rim.Color = draw.CircleGlyph{}, 4, color.White
+		s.Shape, s.Radius, s.Color = draw.CircleGlyph{}, 3, colors[rival]
+		p.Add(&rim, s)
+		legend[rival] = s
+	}
+	one, err := plotter.NewLine(plotter.XYs{{X: 1, Y: -0.6}, {X: 1, Y: float64(len(benches)) - 0.4}})
+	if err != nil {
+		return nil, 0, err
+	}
+	one.Width = 1
+	p.Add(one)
+	for _, rival := range rank {
+		if t, ok := legend[rival]; ok {
+			p.Legend.Add(rival, t)
+		}
+	}
+	p.Legend.XOffs = -4
+	room := 1 + float64(len(legend)) // rows, for the legend
+	p.NominalY(labels...)
+	p.Y.Tick.Label.Font.Size = 8
+	p.X.Min, p.X.Max = low*0.9, high*1.3
+	p.X.Tick.Marker = ticks(p.X.Min, p.X.Max)
+	p.Y.Min, p.Y.Max = -0.6-room, float64(len(benches))-0.4
+	return p, vg.Length(float64(len(benches))+room)*13 + 90, nil
+}
+
+// box is a filled rectangle. On a logarithmic axis a bar cannot start at 0.
+func box(x0, y0, x1, y1 float64, fill color.Color) (*plotter.Polygon, error) {
+	p, err := plotter.NewPolygon(plotter.XYs{{X: x0, Y: y0}, {X: x1, Y: y0}, {X: x1, Y: y1}, {X: x0, Y: y1}})
+	if err != nil {
+		return nil, err
+	}
+	p.Color = fill
+	p.LineStyle.Width = 0
+	return p, nil
+}
+
+// ticks are round numbers from low to high for a logarithmic axis.
+func ticks(low, high float64) plot.ConstantTicks {
+	var all plot.ConstantTicks
+	for decade := math.Pow(10, math.Floor(math.Log10(low))); decade <= high; decade *= 10 {
+		for _, step := range []float64{1, 2, 5} {
+			if v := decade * step; v >= low && v <= high {
+				all = append(all, plot.Tick{Value: v, Label: strconv.FormatFloat(v, 'f', -1, 64)})
+			}
+		}
+	}
+	return all
+}
+
+// drawMemory draws bytes per item, a group of bars for each kind of item: at 100,000 items,
+// and as a thin line up to the worst peak.
+func drawMemory(res *results) (*plot.Plot, vg.Length, error) {
+	benches := res.beginning("Memory")
+	if len(benches) == 0 {
+		return nil, 0, nil
+	}
+	p := newPlot(res, "Bytes per item at 100,000 items; the line: at the worst peak until 200,000")
+	p.Y.Min = 0
+	grid := plotter.NewGrid()
+	grid.Vertical.Width = 0
+	p.Add(grid)
+	var labels []string
+	legend := map[string]plot.Thumbnailer{}
+	for i, b := range benches {
+		labels = append(labels, strings.NewReplacer("/key=", "\n", "/indexes=", "\nindexes: ").Replace(b.variant()))
+		var names []string
+		for _, name := range rank {
+			if b.has(name + "-B/item") {
+				names = append(names, name)
+			}
+		}
+		for j, name := range names {
+			x := float64(i) + (float64(j)-float64(len(names)-1)/2)*0.2
+			bar, err := box(x-0.09, 0, x+0.09, b.median(name+"-B/item").Center, colors[name])
+			if err != nil {
+				return nil, 0, err
+			}
+			peak, err := plotter.NewLine(plotter.XYs{{X: x, Y: 0}, {X: x, Y: b.median(name + "-worst-peak-B/item").Center}})
+			if err != nil {
+				return nil, 0, err
+			}
+			peak.Color = colors[name]
+			p.Add(bar, peak)
+			legend[name] = bar
+		}
+	}
+	for _, name := range rank {
+		if t, ok := legend[name]; ok {
+			p.Legend.Add(name, t)
+		}
+	}
+	p.Legend.Top, p.Legend.Left = true, true
+	p.Legend.XOffs = 6
+	p.NominalX(labels...)
+	p.X.Tick.Label.Font.Size = 9
+	p.X.Min, p.X.Max = -0.6, float64(len(benches))-0.4
+	return p, 4 * vg.Inch, nil
+}
+
+// drawGrowth draws ns per item over the number of items, ours solid and client-go dashed.
+func drawGrowth(res *results) (*plot.Plot, vg.Length, error) {
+	benches := res.beginning("Growth")
+	if len(benches) == 0 {
+		return nil, 0, nil
+	}
+	palette := []color.Color{colors["client-go"], colors["controller-runtime"], colors["ours"], colors["kwok"]}
+	p := newPlot(res, "ns per item over the number of items: ours solid, client-go dashed")
+	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
+	p.Add(plotter.NewGrid())
+	var workloads []string
+	points := map[[2]string]plotter.XYs{}
+	for _, b := range benches {
+		workload, size, _ := strings.Cut(b.variant(), "/n=")
+		n, err := strconv.ParseFloat(size, 64)
+		if err != nil {
+			return nil, 0, err
+		}
+		if !slices.Contains(workloads, workload) {
+			workloads = append(workloads, workload)
+		}
+		for _, name := range []string{"ours", "client-go"} {
+			key := [2]string{workload, name}
+			points[key] = append(points[key], plotter.XY{X: n, Y: b.median(name + "-ns/item").Center})
+		}
+	}
+	for i, workload := range workloads {
+		for _, name := range []string{"ours", "client-go"} {
+			line, err := plotter.NewLine(points[[2]string{workload, name}])
+			if err != nil {
+				return nil, 0, err
+			}
+			line.Width, line.Color = 2, palette[i%len(palette)]
+			if name == "ours" {
+				p.Legend.Add(workload, line)
+			} else {
+				line.Width, line.Dashes = 1.5, []vg.Length{5, 3}
+			}
+			p.Add(line)
+		}
+	}
+	p.Legend.Top, p.Legend.Left = true, true
+	p.Legend.XOffs = 6
+	p.Y.Max *= 2 // room for the legend
+	p.X.Tick.Marker = decades(p.X.Min, p.X.Max)
+	p.Y.Tick.Marker = ticks(p.Y.Min, p.Y.Max)
+	p.X.Label.Text, p.Y.Label.Text = "items", "ns per item"
+	return p, 4 * vg.Inch, nil
+}
+
+// count writes a number of items.
+func count(n float64) string {
+	switch {
+	case n >= 1e6:
+		return fmt.Sprintf("%.0f million", n/1e6)
+	case n >= 1000:
+		return fmt.Sprintf("%.0f,000", n/1000)
+	}
+	return fmt.Sprintf("%.0f", n)
+}
+
+// decades are the powers of ten from low to high.
+func decades(low, high float64) plot.ConstantTicks {
+	var all plot.ConstantTicks
+	for v := math.Pow(10, math.Floor(math.Log10(low))); v <= high; v *= 10 {
+		if v >= low {
+			all = append(all, plot.Tick{Value: v, Label: count(v)})
+		}
+	}
+	return all
+}
