@@ -82,7 +82,7 @@ func TestTargets(t *testing.T) {
 		{"DeltaReplaceAgain/key=struct", "client-go", 3},
 		{"Memory/waiting/key=int", "client-go", 1.33},
 		{"Memory/waiting/key=int", "kwok", 1},
-		{"ContendedDistinct/producers=2/consumers=2/key=int", "client-go", 0},
+		{"ContendedDistinct/producers=2/consumers=2/key=string", "client-go", 0},
 		{"Cycle/key=int", "kwok", 0},
 	} {
 		if got, ok := targetOf(test.bench, test.rival); got.least != test.least || ok != (test.least > 0) {

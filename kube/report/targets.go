@@ -25,6 +25,8 @@ var targets = []target{
 	{bench: "DuplicateAdd/", rival: "client-go", least: 1.2},
 	{bench: "Contended/", key: "struct", rival: "client-go", least: 1.5},
 	{bench: "Contended/", key: "int", rival: "client-go", least: 1},
+	{bench: "ContendedDistinct/", key: "struct", rival: "client-go", least: 1.5},
+	{bench: "ContendedDistinct/", key: "int", rival: "client-go", least: 1},
 	{bench: "Park/", rival: "client-go", least: 1.7},
 	{bench: "Fire/", rival: "client-go", least: 2.5},
 	{bench: "Retry/delay=0s/", rival: "client-go", least: 2},
