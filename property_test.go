@@ -207,7 +207,7 @@ func checkTable[K comparable, A any](t *table[K, A], hash func(K) uint32) error 
 			seen[r], keys[e.key] = true, true
 		}
 	}
-	if n := len(t.heads); len(seen) != t.n || n&(n-1) != 0 || n < t.n {
+	if n := len(t.heads); len(seen) != t.n || n&(n-1) != 0 || t.room != roomIn(n) || t.n > t.room {
 		return broken("B2", "%d entries, n = %d, %d heads", len(seen), t.n, n)
 	}
 	free := 0
@@ -475,13 +475,48 @@ func TestTableProperty(t *testing.T) {
 					return
 				}
 				compact()
-				if room := max(len(tab.heads), int(tab.used), chunkLen*(len(tab.chunks)-1)); tab.sparse() || room > max(tableKeep, 4*tab.n) {
+				if room := max(tab.room/4, int(tab.used), chunkLen*(len(tab.chunks)-1)); tab.sparse() || room > max(tableKeep, 4*tab.n) {
 					t.Fatalf("Q9: after compact, %d entries keep room for %d", tab.n, room)
 				}
 				mustCheck(t, checkTable(&tab, hash))
 			},
 		})
 	})
+}
+
+// TestTable_HeadsFor looks at how many heads a table has, from small to large.
+func TestTable_HeadsFor(t *testing.T) {
+	for n := range 300_000 {
+		heads := 1 << headsFor(n)
+		if roomIn(heads) < n || heads > fastHeads && roomIn(heads/2) >= n {
+			t.Fatalf("%d heads for %d entries, with room for %d", heads, n, roomIn(heads))
+		}
+	}
+}
+
+// TestTable_CompactsRarely counts how often a table is sparse while it empties: compact has
+// to be worth it each time.
+func TestTable_CompactsRarely(t *testing.T) {
+	for _, n := range []int{100, 3_000, 5_000, 10_000, 20_000, 70_000, 150_000} {
+		var tab table[int, struct{}]
+		for key := range n {
+			tab.insert(hashOf(key), key)
+		}
+		compacted, room := 0, roomIn(len(tab.heads))
+		for key := range n {
+			tab.remove(tab.find(hashOf(key), key))
+			if tab.sparse() {
+				tab.compact(func(_, _ ref) {})
+				compacted++
+				if tab.sparse() {
+					t.Fatalf("still sparse after compact: %d entries, %d slots, %d heads", tab.n, tab.used, len(tab.heads))
+				}
+			}
+		}
+		if compacted > 8 || len(tab.heads) > 8*tableKeep {
+			t.Errorf("%d entries, room for %d: compacted %d times, %d heads left", n, room, compacted, len(tab.heads))
+		}
+	}
 }
 
 // column

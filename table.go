@@ -13,10 +13,12 @@ import (
 // zero table is empty and ready.
 type table[K comparable, A any] struct {
 	// B1: an entry that is inTable is in the chain of the head that its hash names, once, and
-	// no two have equal keys. B2: len(heads) is 0, or a power of two and at least n.
+	// no two have equal keys. B2: len(heads) is 0 or a power of two; n is at most room, which
+	// is roomIn(heads).
 	heads []ref
 	shift uint8 // B2: what is left of a hash, shifted by it, is the index of a head
 	n     int
+	room  int
 
 	// B3: the slots from 1 to used are entries, n of them, or free; the free ones are zero but
 	// for the chain that links them. Slot r stands in chunks[r/chunkLen]; the first chunk grows,
@@ -40,7 +42,11 @@ type slot[K comparable, A any] struct {
 const (
 	chunkLen  = 1 << 10
 	tableKeep = chunkLen // slots and heads that a table keeps however empty it gets
-	sparsity  = 8        // more than so many slots or heads for each entry are too many
+	sparsity  = 8        // more than so many slots for each entry are too many
+
+	// Up to fastHeads of them there are four heads for each entry, since short chains are
+	// found faster, and cheap; then they grow no more until there is one.
+	fastHeads = 1 << 16
 )
 
 // spare is what a table has grown out of. It is held weakly: it serves the next burst, if
@@ -83,7 +89,7 @@ func (t *table[K, A]) find(hash uint32, key K) slot[K, A] {
 
 // insert adds and returns an entry for key, which the table must not hold.
 func (t *table[K, A]) insert(hash uint32, key K) slot[K, A] {
-	if t.n == len(t.heads) {
+	if t.n == t.room {
 		t.relink(t.newHeads(t.n + 1))
 	}
 	r := t.free
@@ -101,7 +107,7 @@ func (t *table[K, A]) insert(hash uint32, key K) slot[K, A] {
 
 // reserve makes room for more keys, so that inserting them grows the heads once at most.
 func (t *table[K, A]) reserve(more int) {
-	if need := t.n + more; need > len(t.heads) {
+	if need := t.n + more; need > t.room {
 		t.relink(t.newHeads(need))
 	}
 }
@@ -134,11 +140,25 @@ func (t *table[K, A]) newChunk() []entry[K, A] {
 	return make([]entry[K, A], chunkLen)
 }
 
+// headsFor returns how many heads, as a power of two, n entries have.
+func headsFor(n int) (log int) {
+	fast := bits.Len(uint(max(4*n, 8) - 1))
+	return min(fast, max(bits.Len(fastHeads-1), bits.Len(uint(max(n, 1)-1))))
+}
+
+// roomIn returns how many entries so many heads are for.
+func roomIn(heads int) int {
+	if heads < fastHeads {
+		return heads / 4
+	}
+	return heads
+}
+
 // newHeads returns heads for n entries, or more if there are spare ones.
 func (t *table[K, A]) newHeads(n int) []ref {
-	size := bits.Len(uint(max(n, 8) - 1))
+	size := headsFor(n)
 	if s := t.spare.Value(); s != nil {
-		for b := size + 2; b >= size; b-- {
+		for b := min(size+2, len(s.heads)-1); b >= size; b-- {
 			if h := s.heads[b]; h != nil {
 				s.heads[b] = nil
 				return h
@@ -164,8 +184,9 @@ func (t *table[K, A]) remove(e slot[K, A]) {
 // sparse reports whether most of the table's memory is of no use, so that its owner ought to
 // call compact.
 func (t *table[K, A]) sparse() bool {
-	room := max(int(t.used), len(t.heads))
-	return room > tableKeep && t.n < room/sparsity
+	slots, heads := int(t.used), len(t.heads)
+	return slots > tableKeep && t.n < slots/sparsity ||
+		heads > tableKeep && t.n < roomIn(heads/2)/sparsity // even half of them would be
 }
 
 // compact moves the entries to the first slots, and gives back the memory that is left over.
@@ -192,13 +213,13 @@ func (t *table[K, A]) compact(moved func(from, to ref)) {
 		clear(t.chunks[keep:])
 		t.chunks = t.chunks[:keep]
 	}
-	t.relink(make([]ref, min(len(t.heads), max(tableKeep, 1<<bits.Len(uint(2*t.n))))))
+	t.relink(make([]ref, min(len(t.heads), max(tableKeep, 1<<headsFor(2*t.n)))))
 }
 
 // relink deals the entries out to heads, which must be 0. The old ones become spare.
 func (t *table[K, A]) relink(heads []ref) {
 	old := t.heads
-	t.heads, t.shift = heads, uint8(32-bits.Len(uint(len(heads)-1)))
+	t.heads, t.room, t.shift = heads, roomIn(len(heads)), uint8(32-bits.Len(uint(len(heads)-1)))
 	for r := ref(1); r <= t.used; r++ {
 		if e := t.at(r); e.marks != 0 {
 			h := t.head(e.hash())

@@ -293,7 +293,7 @@ func drawGrowth(res *results) (*plot.Plot, vg.Length, error) {
 	}
 	p.Legend.Top, p.Legend.Left = true, true
 	p.Legend.XOffs = 6
-	p.Y.Max *= 2 // room for the legend
+	p.Y.Max *= 2   // room for the legend
 	p.X.Max *= 1.5 // room for the last label
 	p.X.Tick.Marker = decades(p.X.Min, p.X.Max)
 	p.Y.Tick.Marker = ticks(p.Y.Min, p.Y.Max)
