@@ -252,7 +252,9 @@ func checkSpare[K comparable, A any](t *table[K, A]) error {
 	}
 	for _, c := range s.chunks {
 		for i := range c {
-			if c[i].marks != 0 || c[i].key != *new(K) || len(c) != chunkLen {
+			e := c[i]
+			e.chain = 0
+			if !reflect.ValueOf(e).IsZero() || len(c) != chunkLen {
 				return broken("B4", "slot %d of %d in a spare chunk is not zero", i, len(c))
 			}
 		}
@@ -516,6 +518,38 @@ func TestTable_CompactsRarely(t *testing.T) {
 		if compacted > 8 || len(tab.heads) > 8*tableKeep {
 			t.Errorf("%d entries, room for %d: compacted %d times, %d heads left", n, room, compacted, len(tab.heads))
 		}
+	}
+}
+
+// TestTable_SpareIsNotTooMuch lets tables of many sizes grow anew with what a burst left.
+func TestTable_SpareIsNotTooMuch(t *testing.T) {
+	for _, burst := range []int{5_000, 20_000, 131_073, 262_145} {
+		var tab table[int, struct{}]
+		fill := func(n int) {
+			for key := range n {
+				tab.insert(hashOf(key), key)
+				if tab.sparse() && tab.n > tableKeep {
+					t.Fatalf("after %d, sparse while it grows: %d entries, %d heads", burst, tab.n, len(tab.heads))
+				}
+			}
+		}
+		fill(burst)
+		for key := range burst {
+			tab.remove(tab.find(hashOf(key), key))
+		}
+		tab.compact(func(_, _ ref) {})
+		spare := tab.spare.Value()
+		fill(burst / 2)
+		runtime.KeepAlive(spare)
+	}
+}
+
+// TestQueue_Q9_AddAllOfFew adds few items very often.
+func TestQueue_Q9_AddAllOfFew(t *testing.T) {
+	q := NewQueue[int](Options{})
+	q.AddAll(make([]int, 100_000)...)
+	if err := checkCore(&q.core); err != nil || q.Len() != 1 {
+		t.Errorf("Len() = %d, %v", q.Len(), err)
 	}
 }
 

@@ -572,6 +572,7 @@ func (q *queue[T]) AddAll(items ...T) {
 	for _, item := range items {
 		q.count(q.add(q.need(hashOf(item), item), 0, now))
 	}
+	q.settle() // most may have been there already
 }
 
 // count counts a call that changed nothing. Needs mu.
@@ -634,7 +635,7 @@ func (q *queue[T]) take(ctx context.Context) (item T, priority int, err error) {
 
 // handOut hands out the first ready item. It unlocks mu.
 func (q *queue[T]) handOut() (item T, priority int) {
-	e := q.core.get()
+	e := q.get()
 	item, priority = e.key, q.handed(e)
 	if !q.tracks {
 		q.mu.Unlock()

@@ -2,6 +2,7 @@ package typedqueue
 
 import (
 	"hash/maphash"
+	"math"
 	"math/bits"
 	"weak"
 )
@@ -114,10 +115,11 @@ func (t *table[K, A]) reserve(more int) {
 
 // extend returns a slot that has never been used, or not since compact.
 func (t *table[K, A]) extend() ref {
+	if t.used == math.MaxUint32 {
+		panic("typedqueue: more keys than 32 bits can count")
+	}
 	t.used++
 	switch chunk, i := t.used/chunkLen, t.used%chunkLen; {
-	case t.used == 0:
-		panic("typedqueue: more keys than 32 bits can count")
 	case int(chunk) == len(t.chunks):
 		t.chunks = append(t.chunks, t.newChunk())
 	case int(i) == len(t.chunks[chunk]): // the first one
@@ -159,7 +161,8 @@ func (t *table[K, A]) newHeads(n int) []ref {
 	size := headsFor(n)
 	if s := t.spare.Value(); s != nil {
 		for b := min(size+2, len(s.heads)-1); b >= size; b-- {
-			if h := s.heads[b]; h != nil {
+			h := s.heads[b]
+			if h != nil && (len(h) <= tableKeep || n >= roomIn(len(h)/2)/sparsity) { // or they are too many
 				s.heads[b] = nil
 				return h
 			}
@@ -211,7 +214,9 @@ func (t *table[K, A]) compact(moved func(from, to ref)) {
 		s := t.spares()
 		s.chunks = append(s.chunks, t.chunks[keep:]...)
 		clear(t.chunks[keep:])
-		t.chunks = t.chunks[:keep]
+		if t.chunks = t.chunks[:keep]; cap(t.chunks) > keepCap {
+			t.chunks = append(make([][]entry[K, A], 0, 2*keep), t.chunks...)
+		}
 	}
 	t.relink(make([]ref, min(len(t.heads), max(tableKeep, 1<<headsFor(2*t.n)))))
 }
