@@ -15,11 +15,11 @@ type catalog[I comparable] struct {
 	// this table, and its own index in the list. I3: no list is empty (S3).
 	postings table[I, []placeID]
 
-	// I4: the slots from 1 to used are places, n of them, each in a chain and a list; or free,
-	// and zero but for the chain that links them. I5: neither they nor the postings are sparse.
-	chunks     []*[placeChunk]place
-	used, free placeID
-	n          int
+	// I4: each slot is a place, n of them, in a chain and a list; or free, and zero but for the
+	// chain that links it. I5: neither they nor the postings are sparse.
+	slots[placeID, place]
+	free placeID
+	n    int
 }
 
 // place is one entry at one index value.
@@ -33,16 +33,9 @@ type place struct {
 // placeID is the number of a place's slot. 0 is none.
 type placeID uint32
 
-const (
-	placeChunk = 1 << 6
-	placesKeep = 1 << 10 // slots that a catalog keeps however empty it gets
-)
-
-func (c *catalog[I]) at(id placeID) *place { return &c.chunks[id/placeChunk][id%placeChunk] }
-
 // members returns the places of value, whose hash is given.
 func (c *catalog[I]) members(hash uint32, value I) []placeID {
-	if p := c.postings.find(hash, value); p.entry != nil {
+	if p := c.postings.find(hash, value); p.found() {
 		return p.acc
 	}
 	return nil
@@ -51,21 +44,22 @@ func (c *catalog[I]) members(hash uint32, value I) []placeID {
 // file puts entry r at values, which holds nothing twice, and nowhere else. Where the nth
 // value is what it was, nothing moves.
 func (c *catalog[I]) file(r ref, values []I) {
-	link := c.cards.at(r)
+	last := placeID(0)
 	for _, v := range values {
-		id := *link
+		id := *c.after(r, last)
 		switch {
 		case id == 0:
 			id = c.take()
-			*link = id
 			*c.at(id) = place{entry: r}
+			*c.after(r, last) = id
 			c.join(id, v)
 		case c.postings.at(c.at(id).posting).key != v:
 			c.leave(id)
 			c.join(id, v)
 		}
-		link = &c.at(id).more
+		last = id
 	}
+	link := c.after(r, last)
 	rest := *link
 	*link = 0
 	for rest != 0 {
@@ -77,11 +71,20 @@ func (c *catalog[I]) file(r ref, values []I) {
 	c.trim()
 }
 
+// after returns the link that follows a place in the chain of entry r, or, if id is 0, begins
+// it.
+func (c *catalog[I]) after(r ref, id placeID) *placeID {
+	if id == 0 {
+		return c.cards.at(r)
+	}
+	return &c.at(id).more
+}
+
 // join puts a place at value.
 func (c *catalog[I]) join(id placeID, value I) {
 	hash := hashOf(value)
 	p := c.postings.find(hash, value)
-	if p.entry == nil {
+	if !p.found() {
 		p = c.postings.insert(hash, value)
 	}
 	pl := c.at(id)
@@ -108,19 +111,13 @@ func (c *catalog[I]) leave(id placeID) {
 
 // take returns a slot for a place.
 func (c *catalog[I]) take() placeID {
+	id := c.free
+	if id == 0 {
+		id = c.extend()
+	}
+	c.free = c.at(id).more
 	c.n++
-	if id := c.free; id != 0 {
-		c.free = c.at(id).more
-		return id
-	}
-	c.used++
-	if c.used == 0 {
-		panic("typedqueue: more index values than 32 bits can count")
-	}
-	if int(c.used/placeChunk) == len(c.chunks) {
-		c.chunks = append(c.chunks, new([placeChunk]place))
-	}
-	return c.used
+	return id
 }
 
 // release frees the slot of a place that has left its value.
@@ -154,7 +151,7 @@ func (c *catalog[I]) trim() {
 }
 
 // sparse reports whether most of the places' memory is of no use.
-func (c *catalog[I]) sparse() bool { return c.used > placesKeep && c.n < int(c.used)/sparsity }
+func (c *catalog[I]) sparse() bool { return c.slots.sparse(c.n) }
 
 // compact moves the places to the first slots. O(slots).
 func (c *catalog[I]) compact() {
@@ -178,10 +175,6 @@ func (c *catalog[I]) compact() {
 			*link = to
 		}
 	}
-	c.used, c.free = last, 0
-	keep := int(last)/placeChunk + 1
-	clear(c.chunks[keep:])
-	if c.chunks = c.chunks[:keep]; cap(c.chunks) > keepCap {
-		c.chunks = append(make([]*[placeChunk]place, 0, 2*keep), c.chunks...)
-	}
+	c.free = 0
+	c.shrink(last)
 }

@@ -99,7 +99,7 @@ func (q *delayingQueue[T]) Reschedule(item T, delay time.Duration) {
 	if q.closed {
 		return
 	}
-	if e := q.entries.find(hash, item); e.entry != nil {
+	if e := q.entries.find(hash, item); e.found() {
 		q.cancel(e)
 	}
 	q.addLater(q.need(hash, item), delay, priority{}, now)

@@ -51,8 +51,8 @@ func (d Deltas[V]) newestObject() (obj V, ok bool) {
 	return obj, false
 }
 
-// KnownObjects is what a DeltaFIFO's consumer has made of what it popped; usually a Store.
-// ListKeys must list no key twice.
+// KnownObjects is what a DeltaFIFO's consumer has made of what it popped; usually a Store. A
+// key that ListKeys lists twice counts once.
 type KnownObjects[K comparable, V any] interface {
 	ListKeys() []K
 	GetByKey(key K) (V, bool)
@@ -97,7 +97,8 @@ type DeltaFIFOOptions[K comparable, V any] struct {
 // DeltaFIFO is made by NewDeltaFIFO; the zero DeltaFIFO is empty, and writes, Pop, HasSynced
 // and Synced panic, since it has no key function. A key from the key function that is not
 // equal to itself, or cannot be hashed, is a KeyError; one that is passed directly panics.
-// Methods take O(1) time, amortised, unless they say otherwise.
+// Methods take O(1) time, amortised, unless they say otherwise. Room is kept for a thousand
+// changes with their objects, so V had better be a pointer if objects are large.
 type DeltaFIFO[K comparable, V any] struct {
 	line[K, changes, Deltas[V]]
 
@@ -139,12 +140,12 @@ type deltaSlot[K comparable] = slot[K, content[changes]]
 // Add queues Added for the key of obj. A pending key keeps its place in line; any other goes
 // to the tail. It returns a KeyError if obj has no key, an error if the transform fails or
 // changes the key, and ErrClosed after Close; then nothing has changed. It never blocks.
-func (q *DeltaFIFO[K, V]) Add(obj V) error { return q.write1(Added, obj) }
+func (q *DeltaFIFO[K, V]) Add(obj V) error { return q.write(Added, obj) }
 
 // Update queues Updated. Otherwise it is Add.
-func (q *DeltaFIFO[K, V]) Update(obj V) error { return q.write1(Updated, obj) }
+func (q *DeltaFIFO[K, V]) Update(obj V) error { return q.write(Updated, obj) }
 
-func (q *DeltaFIFO[K, V]) write1(t DeltaType, obj V) error {
+func (q *DeltaFIFO[K, V]) write(t DeltaType, obj V) error {
 	key, obj, err := q.incoming(obj)
 	if err != nil {
 		return q.refuse(err)
@@ -185,7 +186,7 @@ func (q *DeltaFIFO[K, V]) change(e deltaSlot[K], hash uint32, key K, d Delta[V])
 	if q.opts.Merge != nil {
 		merged = q.merge(q.pending(e), d) // may panic, so before anything changes
 	}
-	if e.entry == nil {
+	if !e.found() {
 		e = q.entries.insert(hash, key)
 	}
 	if merged != nil {
@@ -234,7 +235,7 @@ func (q *DeltaFIFO[K, V]) enqueue(e deltaSlot[K], deltas Deltas[V]) {
 
 // pending returns a copy of what is pending for e, if e is an entry.
 func (q *DeltaFIFO[K, V]) pending(e deltaSlot[K]) Deltas[V] {
-	if e.entry == nil || e.acc.pending.n == 0 {
+	if !e.found() || e.acc.pending.n == 0 {
 		return nil
 	}
 	deltas := make(Deltas[V], e.acc.pending.n)
@@ -273,24 +274,17 @@ func (q *DeltaFIFO[K, V]) Delete(obj V) error {
 			return q.DeleteKey(key)
 		}
 	}
-	hash := hashOf(key)
-	if err := q.lock(); err != nil {
-		return err
-	}
-	defer q.mu.Unlock()
-	e := q.entries.find(hash, key)
-	if !q.exists(e, key) {
-		q.merged++
-		return nil
-	}
-	q.change(e, hash, key, Delta[V]{Type: Deleted, Object: obj})
-	return nil
+	return q.deletion(hashOf(key), key, &Delta[V]{Type: Deleted, Object: obj})
 }
 
 // DeleteKey queues Deleted of unknown final state, with the newest object seen, if key exists
 // in the sense of Delete. After Close it returns ErrClosed. A key that cannot be one panics.
 func (q *DeltaFIFO[K, V]) DeleteKey(key K) error {
-	hash := q.key.fit.hash(key)
+	return q.deletion(q.key.fit.hash(key), key, nil)
+}
+
+// deletion queues d, or, if it is nil, an inferred deletion, if key exists.
+func (q *DeltaFIFO[K, V]) deletion(hash uint32, key K, d *Delta[V]) error {
 	if err := q.lock(); err != nil {
 		return err
 	}
@@ -300,7 +294,11 @@ func (q *DeltaFIFO[K, V]) DeleteKey(key K) error {
 		q.merged++
 		return nil
 	}
-	q.change(e, hash, key, q.tombstone(e, key))
+	if d == nil {
+		inferred := q.tombstone(e, key)
+		d = &inferred
+	}
+	q.change(e, hash, key, *d)
 	return nil
 }
 
@@ -308,7 +306,7 @@ func (q *DeltaFIFO[K, V]) DeleteKey(key K) error {
 // entry, if there is one, is e.
 func (q *DeltaFIFO[K, V]) exists(e deltaSlot[K], key K) bool {
 	switch {
-	case e.entry == nil:
+	case !e.found():
 	case e.is(dirty):
 		return true
 	default:
@@ -331,7 +329,7 @@ func (q *DeltaFIFO[K, V]) deletedInHand(e deltaSlot[K]) bool {
 func (q *DeltaFIFO[K, V]) tombstone(e deltaSlot[K], key K) Delta[V] {
 	var obj V
 	var ok bool
-	if e.entry != nil {
+	if e.found() {
 		obj, ok = q.newestPending(e)
 		if hand := e.acc.pending.hand; !ok && hand != 0 {
 			d := &q.deltas.at(hand).value
@@ -356,15 +354,11 @@ func (q *DeltaFIFO[K, V]) AddIfNotPresent(key K, deltas Deltas[V]) error {
 		return err
 	}
 	defer q.mu.Unlock()
-	if len(deltas) == 0 {
+	if e := q.entries.find(hash, key); len(deltas) == 0 || e.found() && e.is(dirty) {
 		q.merged++
 		return nil
 	}
 	e := q.need(hash, key)
-	if e.is(dirty) {
-		q.merged++
-		return nil
-	}
 	q.enqueue(e, deltas)
 	q.written()
 	return nil
@@ -437,7 +431,7 @@ func (q *DeltaFIFO[K, V]) planDeletions(plan *[]planned[V]) {
 	}
 	for _, key := range q.opts.KnownObjects.ListKeys() {
 		hash := q.key.fit.hash(key)
-		if e := q.entries.find(hash, key); e.entry == nil {
+		if e := q.entries.find(hash, key); !e.found() {
 			q.planNew(plan, hash, key, q.tombstone(e, key))
 		}
 	}
@@ -474,10 +468,12 @@ func (q *DeltaFIFO[K, V]) mergeAll(plan []planned[V]) map[ref]Deltas[V] {
 	merged := make(map[ref]Deltas[V], len(plan))
 	for _, p := range plan {
 		pending, again := merged[p.entry]
-		if !again {
+		if again {
+			pending = slices.Clone(pending)
+		} else {
 			pending = q.pending(q.entries.slot(p.entry))
 		}
-		merged[p.entry] = q.merge(slices.Clone(pending), p.delta)
+		merged[p.entry] = q.merge(pending, p.delta)
 	}
 	return merged
 }
@@ -509,7 +505,7 @@ func (q *DeltaFIFO[K, V]) Resync() error {
 	defer q.unlist(&plan)
 	for _, key := range q.opts.KnownObjects.ListKeys() {
 		hash := q.key.fit.hash(key)
-		if q.entries.find(hash, key).entry != nil {
+		if q.entries.find(hash, key).found() {
 			continue
 		}
 		if obj, ok := q.opts.KnownObjects.GetByKey(key); ok {
@@ -540,10 +536,10 @@ func (q *DeltaFIFO[K, V]) Get(obj V) (Deltas[V], bool, error) {
 // GetByKey returns a copy of what is pending for key. A key that cannot be one panics. O(n)
 // for n changes.
 func (q *DeltaFIFO[K, V]) GetByKey(key K) (Deltas[V], bool) {
-	q.key.fit.must(key)
+	hash := q.key.fit.hash(key)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	pending := q.pending(q.find(key))
+	pending := q.pending(q.entries.find(hash, key))
 	return pending, len(pending) > 0
 }
 

@@ -507,6 +507,25 @@ func TestDeltaFIFO_D6_Resync(t *testing.T) {
 	})
 }
 
+// A key that KnownObjects list twice counts once, in Resync and in Replace.
+func TestDeltaFIFO_KnownTwice(t *testing.T) {
+	for name, write := range map[string]func(*DeltaFIFO[string, string]) error{
+		"Resync":  func(q *DeltaFIFO[string, string]) error { return q.Resync() },
+		"Replace": func(q *DeltaFIFO[string, string]) error { return q.Replace(nil) },
+	} {
+		q := NewDeltaFIFO(lineKey, DeltaFIFOOptions[string, string]{KnownObjects: knownFuncs{
+			keys: func() []string { return []string{"a", "a"} },
+			get:  func(key string) (string, bool) { return key + "1", true },
+		}})
+		if err := write(q); err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := q.GetByKey("a"); len(got) != 1 || q.Len() != 1 {
+			t.Errorf("%s queues %v", name, got)
+		}
+	}
+}
+
 // A Resync while somebody deletes brings nothing back (C20).
 func TestDeltaFIFO_D6_ResyncIsOneStep(t *testing.T) {
 	const keys = 1000

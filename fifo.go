@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 )
 
 // ErrClosed is returned by a FIFO or DeltaFIFO that has been closed: by every write, and by
@@ -117,11 +116,6 @@ func (l *line[K, P, C]) mustBeMade() {
 	if l.synced == nil {
 		panic("typedqueue: zero FIFO or DeltaFIFO: it has no key function")
 	}
-}
-
-// find returns the entry of key, or nil.
-func (l *line[K, P, C]) find(key K) slot[K, content[P]] {
-	return l.entries.find(hashOf(key), key)
 }
 
 // pop is Pop. Under the lock, take takes out of an entry what is handed out, and finish is
@@ -256,7 +250,8 @@ func (l *line[K, P, C]) Stats() Stats {
 // All methods may be called from any goroutine. A FIFO is made by NewFIFO; the zero FIFO is
 // empty, and writes, Pop, HasSynced and Synced panic, since it has no key function. A key from
 // the key function that is not equal to itself, or cannot be hashed, is a KeyError; one that is
-// passed directly panics. Methods take O(1) time, amortised, unless they say otherwise.
+// passed directly panics. Methods take O(1) time, amortised, unless they say otherwise. Room is
+// kept for a thousand keys with their objects, so V had better be a pointer if objects are large.
 type FIFO[K comparable, V any] struct {
 	line[K, V, V]
 	key keyed[K, V]
@@ -338,13 +333,13 @@ func (q *FIFO[K, V]) Delete(obj V) error {
 
 // DeleteKey is Delete by key. A key that cannot be one panics.
 func (q *FIFO[K, V]) DeleteKey(key K) error {
-	q.key.fit.must(key)
+	hash := q.key.fit.hash(key)
 	if err := q.lock(); err != nil {
 		return err
 	}
 	defer q.mu.Unlock()
-	e := q.find(key)
-	if e.entry == nil {
+	e := q.entries.find(hash, key)
+	if !e.found() {
 		q.merged++
 		return nil
 	}
@@ -396,7 +391,7 @@ func (q *FIFO[K, V]) Replace(list []V) error {
 			q.markInitial(e)
 		}
 	}
-	for _, e := range slices.Collect(q.entries.all) {
+	for e := range q.entries.all {
 		if e.acc.listed {
 			e.acc.listed = false
 		} else {
@@ -436,10 +431,10 @@ func (q *FIFO[K, V]) Get(obj V) (pending V, ok bool, err error) {
 
 // GetByKey returns what is pending for key. A key that cannot be one panics.
 func (q *FIFO[K, V]) GetByKey(key K) (pending V, ok bool) {
-	q.key.fit.must(key)
+	hash := q.key.fit.hash(key)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if e := q.find(key); e.entry != nil && e.is(dirty) {
+	if e := q.entries.find(hash, key); e.found() && e.is(dirty) {
 		return e.acc.pending, true
 	}
 	return pending, false

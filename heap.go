@@ -24,6 +24,11 @@ type node[I ~uint32] struct {
 
 func (n node[I]) before(o node[I]) bool { return n.at < o.at || n.at == o.at && n.seq < o.seq }
 
+// compare is before, for sorting.
+func (n node[I]) compare(o node[I]) int {
+	return cmp.Or(cmp.Compare(n.at, o.at), cmp.Compare(n.seq, o.seq))
+}
+
 // fanout is the number of children that a node has: four make the heap half as deep as two.
 const fanout = 4
 
@@ -78,9 +83,7 @@ func (h *heap[I]) trim(last I) { h.places.trim(ref(last)) }
 func (h *heap[I]) next() uint32 {
 	h.seq++
 	if h.seq == 0 {
-		slices.SortFunc(h.items, func(a, b node[I]) int { // sorted, they are a heap as well
-			return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.seq, b.seq))
-		})
+		slices.SortFunc(h.items, node[I].compare) // sorted, they are a heap as well
 		for i, n := range h.items {
 			h.seq++
 			n.seq = h.seq

@@ -18,10 +18,34 @@ const (
 	someFit
 )
 
+// fault returns why key is not fit, or nil.
+func (f *fitness[K]) fault(key K) error {
+	if f.verdict.Load() == allFit {
+		return nil
+	}
+	return f.examine(key)
+}
+
+func (f *fitness[K]) examine(key K) error {
+	if f.verdict.Load() == unknown {
+		f.verdict.Store(verdictOn(reflect.TypeFor[K]()))
+	}
+	if f.verdict.Load() == allFit {
+		return nil
+	}
+	return faultOf(key)
+}
+
 // must panics if key is not fit.
 func (f *fitness[K]) must(key K) {
 	if f.verdict.Load() != allFit {
-		f.examine(key)
+		f.mustExamine(key)
+	}
+}
+
+func (f *fitness[K]) mustExamine(key K) {
+	if err := f.examine(key); err != nil {
+		panic("typedqueue: " + err.Error())
 	}
 }
 
@@ -30,23 +54,6 @@ func (f *fitness[K]) must(key K) {
 func (f *fitness[K]) hash(key K) uint32 {
 	f.must(key)
 	return hashOf(key)
-}
-
-func (f *fitness[K]) examine(key K) {
-	if err := f.fault(key); err != nil {
-		panic("typedqueue: " + err.Error())
-	}
-}
-
-// fault returns why key is not fit, or nil.
-func (f *fitness[K]) fault(key K) error {
-	if f.verdict.Load() == unknown {
-		f.verdict.Store(verdictOn(reflect.TypeFor[K]()))
-	}
-	if f.verdict.Load() == allFit {
-		return nil
-	}
-	return faultOf(key)
 }
 
 // verdictOn returns allFit or someFit, of the values of t.
@@ -77,26 +84,4 @@ func faultOf[K comparable](key K) (err error) {
 		return fmt.Errorf("key %v is not equal to itself", key)
 	}
 	return nil
-}
-
-// keyed is a key function, and what is known of its keys. In what has no constructor it is
-// zero.
-type keyed[K comparable, V any] struct {
-	f   KeyFunc[K, V]
-	fit fitness[K]
-}
-
-// of returns the key of obj, which is fit, or a *KeyError[V] (S6).
-func (k *keyed[K, V]) of(obj V) (K, error) {
-	if k.f == nil {
-		panic("typedqueue: no key function: use the constructor")
-	}
-	key, err := k.f(obj)
-	if err == nil && k.fit.verdict.Load() != allFit {
-		err = k.fit.fault(key)
-	}
-	if err != nil {
-		return *new(K), &KeyError[V]{Obj: obj, Err: err}
-	}
-	return key, nil
 }

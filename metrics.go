@@ -1,7 +1,6 @@
 package typedqueue
 
 import (
-	"cmp"
 	"slices"
 	"time"
 )
@@ -105,11 +104,11 @@ func (q *queue[T]) Snapshot() Snapshot[T] {
 	}
 	waits := make([]moment[T], 0, q.waits.len())
 	for _, n := range q.waits.items {
-		waits = append(waits, moment[T]{n.at, n.seq, q.entries.at(n.id).key})
+		waits = append(waits, moment[T]{n, q.entries.at(n.id).key})
 	}
 	q.mu.Unlock()
 
-	slices.SortFunc(waits, moment[T].compare)
+	slices.SortFunc(waits, func(a, b moment[T]) int { return a.compare(b.node) })
 	s.Waiting = make([]Waiting[T], len(waits))
 	for i, m := range waits {
 		s.Waiting[i] = Waiting[T]{m.item, time.Duration(max(0, m.at-now))}
@@ -117,15 +116,10 @@ func (q *queue[T]) Snapshot() Snapshot[T] {
 	return s
 }
 
-// moment is a node of waits without its entry, which only the holder of the lock may touch.
+// moment is when an item is due, in place of its number, which says nothing without the lock.
 type moment[T comparable] struct {
-	at   int64
-	seq  uint32
+	node[ref]
 	item T
-}
-
-func (m moment[T]) compare(o moment[T]) int {
-	return cmp.Or(cmp.Compare(m.at, o.at), cmp.Compare(m.seq, o.seq))
 }
 
 // age returns how long e, which is processing, has been so at now. Needs mu.

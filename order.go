@@ -76,13 +76,13 @@ func (l *list[K, A]) all(t *table[K, A], yield func(slot[K, A]) bool) bool {
 // list; the others have a list each and a heap that knows which of them is the highest.
 // Each step is O(1), but for an entry that opens or closes a priority: O(log p) for p of them.
 type order[K comparable, A any] struct {
-	n      int
-	plain  list[K, A]      // O1: the entries of priority 0
-	levels []level[K, A]   // O1: those of each other priority that has any; the rest are spare
-	byRank map[int]levelID // O2: where the level of each such priority is
-	peak   int             // O2: not less than len(byRank); see trimmed
-	open   heap[levelID]   // O3: the same levels, the highest on top
-	closed []levelID       // O4: the spare levels, empty
+	n          int
+	plain      list[K, A]      // O1: the entries of priority 0
+	levels     []level[K, A]   // O1: those of each other priority that has any; the rest are spare
+	byPriority map[int]levelID // O2: where the level of each such priority is
+	peak       int             // O2: not less than len(byPriority); see trimmed
+	open       heap[levelID]   // O3: the same levels, the highest on top
+	closed     []levelID       // O4: the spare levels, empty
 }
 
 // level is one priority's part of an order.
@@ -99,7 +99,7 @@ func (o *order[K, A]) of(priority int) *list[K, A] {
 	if priority == 0 {
 		return &o.plain
 	}
-	return &o.levels[o.byRank[priority]].list
+	return &o.levels[o.byPriority[priority]].list
 }
 
 // push puts e at the end of priority.
@@ -114,7 +114,7 @@ func (o *order[K, A]) push(t *table[K, A], e slot[K, A], priority int) {
 
 // level returns the list of a priority other than 0, a new one if it has none.
 func (o *order[K, A]) level(priority int) *list[K, A] {
-	id, ok := o.byRank[priority]
+	id, ok := o.byPriority[priority]
 	if !ok {
 		id = o.openLevel(priority)
 	}
@@ -130,11 +130,11 @@ func (o *order[K, A]) openLevel(priority int) levelID {
 	id := o.closed[last]
 	o.closed = o.closed[:last]
 	o.levels[id].priority = priority
-	if o.byRank == nil {
-		o.byRank = make(map[int]levelID)
+	if o.byPriority == nil {
+		o.byPriority = make(map[int]levelID)
 	}
-	o.byRank[priority] = id
-	o.peak = max(o.peak, len(o.byRank))
+	o.byPriority[priority] = id
+	o.peak = max(o.peak, len(o.byPriority))
 	o.open.push(id, int64(^priority))
 	return id
 }
@@ -163,22 +163,22 @@ func (o *order[K, A]) remove(t *table[K, A], e slot[K, A], priority int) {
 }
 
 func (o *order[K, A]) closeLevel(priority int) {
-	id := o.byRank[priority]
+	id := o.byPriority[priority]
 	o.open.remove(id)
 	o.closed = append(o.closed, id)
-	delete(o.byRank, priority)
-	o.byRank = trimmed(o.byRank, &o.peak)
-	if len(o.levels) > keepCap && len(o.byRank) < len(o.levels)/4 {
+	delete(o.byPriority, priority)
+	o.byPriority = trimmed(o.byPriority, &o.peak)
+	if len(o.levels) > keepCap && len(o.byPriority) < len(o.levels)/4 {
 		o.compact()
 	}
 }
 
 // compact gives back the memory of closed levels.
 func (o *order[K, A]) compact() {
-	levels := make([]level[K, A], 0, 2*len(o.byRank))
+	levels := make([]level[K, A], 0, 2*len(o.byPriority))
 	var open heap[levelID]
-	for priority, id := range o.byRank {
-		o.byRank[priority] = levelID(len(levels))
+	for priority, id := range o.byPriority {
+		o.byPriority[priority] = levelID(len(levels))
 		open.push(levelID(len(levels)), int64(^priority))
 		levels = append(levels, o.levels[id])
 	}
@@ -189,7 +189,7 @@ func (o *order[K, A]) compact() {
 // must not change meanwhile. O(n), and O(p log p) for p priorities.
 func (o *order[K, A]) all(t *table[K, A], yield func(slot[K, A]) bool) {
 	lines := []level[K, A]{{list: o.plain}}
-	for _, id := range o.byRank {
+	for _, id := range o.byPriority {
 		lines = append(lines, o.levels[id])
 	}
 	slices.SortFunc(lines, func(a, b level[K, A]) int { return cmp.Compare(b.priority, a.priority) })

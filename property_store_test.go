@@ -109,10 +109,10 @@ func checkCatalog[I, K comparable, V any](c *catalog[I], entries *table[K, V]) e
 	if c.n+free != int(c.used) {
 		return broken("I4", "%d slots used, %d places and %d free", c.used, c.n, free)
 	}
-	if c.sparse() || c.postings.sparse() || int(c.used)/placeChunk+1 < len(c.chunks) {
-		return broken("I5", "%d places in %d slots of %d chunks; %d values in %d slots", c.n, c.used, len(c.chunks), c.postings.n, c.postings.used)
+	if c.sparse() || c.postings.sparse() {
+		return broken("I5", "%d places in %d slots; %d values in %d slots", c.n, c.used, c.postings.n, c.postings.used)
 	}
-	return nil
+	return checkSlots(&c.slots, "more")
 }
 
 // Each invariant is broken on purpose, and must be reported by name.
@@ -126,7 +126,7 @@ func TestCheckStore(t *testing.T) {
 		"M1: key":       func(s *store, _ *index) { s.entries.at(1).acc = newPod("b", 1) },
 		"M1: marks":     func(s *store, _ *index) { s.entries.at(1).marks |= dirty },
 		"M1: link":      func(s *store, _ *index) { s.entries.at(1).prev = 2 },
-		"M2":            func(s *store, _ *index) { s.entries.reserve(2 * tableKeep) },
+		"M2":            func(s *store, _ *index) { s.entries.reserve(2 * slotsKeep) },
 		"I1: no entry":  func(_ *store, x *index) { *x.catalog.cards.at(3) = 1 },
 		"I1: entry":     func(_ *store, x *index) { x.catalog.at(1).entry = 2 },
 		"I1: twice":     func(_ *store, x *index) { x.catalog.at(3).more = 3 },
@@ -143,10 +143,10 @@ func TestCheckStore(t *testing.T) {
 		"I4: n":      func(_ *store, x *index) { x.catalog.n-- },
 		"I4: free":   func(_ *store, x *index) { x.catalog.at(x.catalog.free).i = 1 },
 		"I4: lost":   func(_ *store, x *index) { x.catalog.free = 0 },
-		"I5: values": func(_ *store, x *index) { x.catalog.postings.reserve(2 * tableKeep) },
-		"I5: chunks": func(_ *store, x *index) { x.catalog.chunks = append(x.catalog.chunks, new([placeChunk]place)) },
+		"I5: values": func(_ *store, x *index) { x.catalog.postings.reserve(2 * slotsKeep) },
+		"C1: chunks": func(_ *store, x *index) { x.catalog.chunks = append(x.catalog.chunks, make([]place, chunkLen)) },
 		"I5: places": func(_ *store, x *index) {
-			for x.catalog.used <= placesKeep {
+			for x.catalog.used <= slotsKeep {
 				x.catalog.take()
 			}
 			for id := placeID(4); id <= x.catalog.used; id++ {
@@ -450,13 +450,13 @@ func TestStoreBurstsProperty(t *testing.T) {
 		}
 		putSome := func(t *rapid.T) {
 			for key := range rapid.IntRange(0, 3).Draw(t, "objects") {
-				n := rapid.SampledFrom([]int{0, 1, 2, 2 * placesKeep}).Draw(t, "values")
+				n := rapid.SampledFrom([]int{0, 1, 2, 2 * slotsKeep}).Draw(t, "values")
 				put(key, ints(n)...)
 			}
 		}
 		putMany := func(t *rapid.T) {
 			own := rapid.IntRange(0, 2).Draw(t, "values of its own")
-			for i := range rapid.IntRange(1, 2*tableKeep).Draw(t, "many") {
+			for i := range rapid.IntRange(1, 2*slotsKeep).Draw(t, "many") {
 				tags := ints(i % 3)
 				for j := range own {
 					tags = append(tags, 10_000+2*i+j)

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"pgregory.net/rapid"
 )
@@ -221,42 +222,61 @@ func checkTable[K comparable, A any](t *table[K, A], hash func(K) uint32) error 
 		if seen[r] {
 			continue
 		}
-		fields := reflect.ValueOf(t.at(r)).Elem()
-		for i := range fields.NumField() {
-			if name := fields.Type().Field(i).Name; name != "chain" && !fields.Field(i).IsZero() {
-				return broken("B3", "%s of the free slot %d is not zero", name, r)
-			}
+		if !isZeroBut(*t.at(r), "chain") {
+			return broken("B3", "the free slot %d is not zero", r)
 		}
 	}
 	if t.n+free != int(t.used) {
 		return broken("B3", "%d slots used, %d entries and %d free", t.used, t.n, free)
 	}
-	for i, c := range t.chunks {
-		if i > 0 && len(c) != chunkLen || len(c) > chunkLen || int(t.used)/chunkLen >= len(t.chunks) {
-			return broken("B3", "chunk %d of %d has %d slots, %d are used", i, len(t.chunks), len(c), t.used)
-		}
-	}
-	return checkSpare(t)
-}
-
-// checkSpare checks what is left of what a table has grown out of.
-func checkSpare[K comparable, A any](t *table[K, A]) error {
-	s := t.spare.Value()
-	if s == nil {
-		return nil
-	}
-	for b, h := range s.heads {
+	for b, h := range spareOf(t.spareHeads) {
 		if h != nil && len(h) != 1<<b || slices.ContainsFunc(h, func(r ref) bool { return r != 0 }) {
 			return broken("B4", "%d spare heads stand at %d, or are not zero", len(h), b)
 		}
 	}
-	for _, c := range s.chunks {
-		for i := range c {
-			e := c[i]
-			e.chain = 0
-			if !reflect.ValueOf(e).IsZero() || len(c) != chunkLen {
-				return broken("B4", "slot %d of %d in a spare chunk is not zero", i, len(c))
+	return checkSlots(&t.slots, "chain")
+}
+
+// spareOf returns what is held by w, or the zero value.
+func spareOf[T any](w weak.Pointer[T]) (v T) {
+	if p := w.Value(); p != nil {
+		v = *p
+	}
+	return v
+}
+
+// isZeroBut reports whether all fields of the struct v but link are zero.
+func isZeroBut(v any, link string) bool {
+	fields := reflect.ValueOf(v)
+	for i := range fields.NumField() {
+		if fields.Type().Field(i).Name != link && !fields.Field(i).IsZero() {
+			return false
+		}
+	}
+	return true
+}
+
+// checkSlots checks s, whose elements are linked by the field link while they are free.
+func checkSlots[I ~uint32, E any](s *slots[I, E], link string) error {
+	if want := int(s.used/chunkLen) + 1; len(s.chunks) != want && (len(s.chunks) > 0 || s.used > 0) {
+		return broken("C1", "%d chunks, the last slot is %d", len(s.chunks), s.used)
+	}
+	if cap(s.chunks) > max(2*keepCap, 4*len(s.chunks)) {
+		return broken("Q9", "%d chunks keep room for %d", len(s.chunks), cap(s.chunks))
+	}
+	for i, c := range s.chunks {
+		if len(c) > chunkLen || i > 0 && len(c) != chunkLen {
+			return broken("C1", "chunk %d has %d slots", i, len(c))
+		}
+		for j := range c {
+			if n := I(i*chunkLen + j); (n == 0 || n > s.used) && !isZeroBut(c[j], link) {
+				return broken("C2", "slot %d is not zero, the last one is %d", n, s.used)
 			}
+		}
+	}
+	for _, c := range spareOf(s.spare) {
+		if len(c) != chunkLen || slices.ContainsFunc(c, func(e E) bool { return !isZeroBut(e, link) }) {
+			return broken("C2", "a spare chunk of %d is not zero", len(c))
 		}
 	}
 	return nil
@@ -272,11 +292,18 @@ func TestTableCheck(t *testing.T) {
 		{"B2", func(t *table[string, int]) { t.n++ }},
 		{"B3", func(t *table[string, int]) { t.at(t.free).acc = 1 }},
 		{"B3", func(t *table[string, int]) { t.free = 0 }},
-		{"B3", func(t *table[string, int]) { t.chunks = append(t.chunks, make([]entry[string, int], 1)) }},
-		{"B4", func(t *table[string, int]) { t.spares().heads[3] = make([]ref, 9) }},
-		{"B4", func(t *table[string, int]) { t.spares().heads[3] = []ref{0, 0, 0, 0, 1, 0, 0, 0} }},
-		{"B4", func(t *table[string, int]) {
-			t.spares().chunks = [][]entry[string, int]{append(make([]entry[string, int], chunkLen-1), entry[string, int]{key: "x"})}
+		{"B4", func(t *table[string, int]) { keepSpare(&t.spareHeads)[3] = make([]ref, 9) }},
+		{"B4", func(t *table[string, int]) { keepSpare(&t.spareHeads)[3] = []ref{0, 0, 0, 0, 1, 0, 0, 0} }},
+		{"C1", func(t *table[string, int]) { t.chunks = append(t.chunks, make([]entry[string, int], chunkLen)) }},
+		{"C1", func(t *table[string, int]) {
+			t.chunks[0] = append(t.chunks[0], make([]entry[string, int], chunkLen)...)
+		}},
+		{"C2", func(t *table[string, int]) { t.at(0).acc = 1 }},
+		{"C2", func(t *table[string, int]) { t.at(t.used + 1).marks = inTable }},
+		{"C2", func(t *table[string, int]) {
+			c := make([]entry[string, int], chunkLen)
+			c[9].acc = 1
+			*keepSpare(&t.slots.spare) = [][]entry[string, int]{c}
 		}},
 	} {
 		var tab table[string, int]
@@ -288,10 +315,37 @@ func TestTableCheck(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.corrupt(&tab)
-		spare := tab.spare.Value() // or it may be collected before it is checked
 		wantBroken(t, b.invariant, checkTable(&tab, hashOf))
-		runtime.KeepAlive(spare)
 	}
+}
+
+// kept are spares that must not be collected before they are checked.
+var kept []any
+
+// keepSpare returns a new T that w holds, and that is not collected.
+func keepSpare[T any](w *weak.Pointer[T]) *T {
+	v := new(T)
+	kept = append(kept, v)
+	*w = weak.Make(v)
+	return v
+}
+
+// TestSlots_Full is a case that cannot be had otherwise: more than 32 bits can count.
+func TestSlots_Full(t *testing.T) {
+	var s slots[ref, plate[int]]
+	s.extend()
+	s.used = math.MaxUint32
+	defer func() {
+		if msg, ok := recover().(string); !ok || !strings.HasPrefix(msg, "typedqueue: ") || s.used != math.MaxUint32 || len(s.chunks) != 1 {
+			t.Errorf("extend of full slots: %v; used = %d, %d chunks", msg, s.used, len(s.chunks))
+		}
+	}()
+	s.extend()
+}
+
+// find returns the entry of key, if there is one.
+func (l *line[K, P, C]) find(key K) slot[K, content[P]] {
+	return l.entries.find(hashOf(key), key)
 }
 
 // checkStacks checks s, whose stacks have tops, and as many values as these say.
@@ -324,12 +378,7 @@ func checkStacks[T any](s *stacks[T], tops map[ref]int) error {
 	if n+free != int(s.used) {
 		return broken("G1", "%d slots used, %d values and %d free", s.used, n, free)
 	}
-	for i, c := range s.chunks {
-		if i > 0 && len(c) != chunkLen || len(c) > chunkLen || int(s.used)/chunkLen >= len(s.chunks) {
-			return broken("G1", "chunk %d of %d has %d slots, %d are used", i, len(s.chunks), len(c), s.used)
-		}
-	}
-	return nil
+	return checkSlots(&s.slots, "below")
 }
 
 // TestStacksProperty compares stacks with slices.
@@ -423,11 +472,11 @@ func TestTableProperty(t *testing.T) {
 			"insert": func(t *rapid.T) { insert(keys.Draw(t, "key")) },
 			"remove": func(t *rapid.T) { remove(keys.Draw(t, "key")) },
 			"reserve": func(t *rapid.T) {
-				tab.reserve(rapid.IntRange(0, 3*tableKeep).Draw(t, "more"))
+				tab.reserve(rapid.IntRange(0, 3*slotsKeep).Draw(t, "more"))
 			},
 			"compact": func(t *rapid.T) { compact() },
 			"collect": func(t *rapid.T) {
-				if tab.spare.Value() != nil && rapid.IntRange(0, 9).Draw(t, "unless 0") == 0 {
+				if tab.slots.spare.Value() != nil && rapid.IntRange(0, 9).Draw(t, "unless 0") == 0 {
 					runtime.GC()
 				}
 			},
@@ -477,8 +526,8 @@ func TestTableProperty(t *testing.T) {
 					return
 				}
 				compact()
-				if room := max(tab.room/4, int(tab.used), chunkLen*(len(tab.chunks)-1)); tab.sparse() || room > max(tableKeep, 4*tab.n) {
-					t.Fatalf("Q9: after compact, %d entries keep room for %d", tab.n, room)
+				if int(tab.used) != tab.n || len(tab.heads) > max(slotsKeep, 1<<headsFor(2*tab.n)) || tab.sparse() {
+					t.Fatalf("Q9: after compact, %d entries keep %d slots and %d heads", tab.n, tab.used, len(tab.heads))
 				}
 				mustCheck(t, checkTable(&tab, hash))
 			},
@@ -515,7 +564,7 @@ func TestTable_CompactsRarely(t *testing.T) {
 				}
 			}
 		}
-		if compacted > 8 || len(tab.heads) > 8*tableKeep {
+		if compacted > 8 || len(tab.heads) > 8*slotsKeep {
 			t.Errorf("%d entries, room for %d: compacted %d times, %d heads left", n, room, compacted, len(tab.heads))
 		}
 	}
@@ -528,7 +577,7 @@ func TestTable_SpareIsNotTooMuch(t *testing.T) {
 		fill := func(n int) {
 			for key := range n {
 				tab.insert(hashOf(key), key)
-				if tab.sparse() && tab.n > tableKeep {
+				if tab.sparse() {
 					t.Fatalf("after %d, sparse while it grows: %d entries, %d heads", burst, tab.n, len(tab.heads))
 				}
 			}
@@ -538,7 +587,7 @@ func TestTable_SpareIsNotTooMuch(t *testing.T) {
 			tab.remove(tab.find(hashOf(key), key))
 		}
 		tab.compact(func(_, _ ref) {})
-		spare := tab.spare.Value()
+		spare := tab.spareHeads.Value()
 		fill(burst / 2)
 		runtime.KeepAlive(spare)
 	}
@@ -594,7 +643,7 @@ func checkList[K comparable, A any](l *list[K, A], t *table[K, A]) error {
 
 func checkOrder[K comparable, A any](o *order[K, A], t *table[K, A], priority func(slot[K, A]) int) error {
 	lists := map[int]*list[K, A]{0: &o.plain}
-	for p, id := range o.byRank {
+	for p, id := range o.byPriority {
 		switch l := &o.levels[id]; {
 		case p == 0 || l.priority != p:
 			return broken("O2", "level %d of priority %d is found at %d", id, l.priority, p)
@@ -622,11 +671,11 @@ func checkOrder[K comparable, A any](o *order[K, A], t *table[K, A], priority fu
 	if n != o.n {
 		return broken("O1", "%d entries, n = %d", n, o.n)
 	}
-	if o.peak < len(o.byRank) {
-		return broken("O2", "%d levels, peak = %d", len(o.byRank), o.peak)
+	if o.peak < len(o.byPriority) {
+		return broken("O2", "%d levels, peak = %d", len(o.byPriority), o.peak)
 	}
-	if len(o.byRank) != o.open.len() {
-		return broken("O3", "%d levels, the heap holds %d", len(o.byRank), o.open.len())
+	if len(o.byPriority) != o.open.len() {
+		return broken("O3", "%d levels, the heap holds %d", len(o.byPriority), o.open.len())
 	}
 	closed := map[levelID]bool{}
 	for _, id := range o.closed {
@@ -635,8 +684,8 @@ func checkOrder[K comparable, A any](o *order[K, A], t *table[K, A], priority fu
 		}
 		closed[id] = true
 	}
-	if len(o.closed)+len(o.byRank) != len(o.levels) {
-		return broken("O4", "%d levels, %d of them open and %d spare", len(o.levels), len(o.byRank), len(o.closed))
+	if len(o.closed)+len(o.byPriority) != len(o.levels) {
+		return broken("O4", "%d levels, %d of them open and %d spare", len(o.levels), len(o.byPriority), len(o.closed))
 	}
 	return checkHeap(&o.open)
 }
@@ -667,7 +716,7 @@ func (l *lineOfInts) check() error {
 }
 
 func TestOrderCheck(t *testing.T) {
-	level := func(l *lineOfInts, p int) *level[int, struct{}] { return &l.levels[l.byRank[p]] }
+	level := func(l *lineOfInts, p int) *level[int, struct{}] { return &l.levels[l.byPriority[p]] }
 	for _, c := range []struct {
 		invariant string
 		corrupt   func(*lineOfInts)
@@ -683,10 +732,10 @@ func TestOrderCheck(t *testing.T) {
 		}},
 		{"O2", func(o *lineOfInts) { level(o, 1).priority = 3 }},
 		{"O2", func(o *lineOfInts) { o.peak = 1 }},
-		{"O3", func(o *lineOfInts) { o.open.remove(o.byRank[1]) }},
-		{"O3", func(o *lineOfInts) { o.open.move(o.byRank[1], 5) }},
+		{"O3", func(o *lineOfInts) { o.open.remove(o.byPriority[1]) }},
+		{"O3", func(o *lineOfInts) { o.open.move(o.byPriority[1], 5) }},
 		{"O3", func(o *lineOfInts) { o.open.push(9, 9) }},
-		{"O4", func(o *lineOfInts) { o.closed = append(o.closed, o.byRank[1]) }},
+		{"O4", func(o *lineOfInts) { o.closed = append(o.closed, o.byPriority[1]) }},
 		{"O4", func(o *lineOfInts) { o.closed = nil }},
 	} {
 		var o lineOfInts
@@ -769,8 +818,16 @@ func TestOrderProperty(t *testing.T) {
 				if !slices.Equal(got, want) {
 					t.Fatalf("order = %v, want %v", got, want)
 				}
-				if len(o.levels) > max(keepCap, 4*len(o.byRank)) {
-					t.Fatalf("Q9: %d levels for %d priorities", len(o.levels), len(o.byRank))
+				few := len(want) / 2
+				o.all(&o.entries, func(e slot[int, struct{}]) bool {
+					few--
+					return few > 0
+				})
+				if few > 0 || len(want) > 1 && few < 0 {
+					t.Fatalf("all yields %d more than it was asked for", -few)
+				}
+				if len(o.levels) > max(keepCap, 4*len(o.byPriority)) {
+					t.Fatalf("Q9: %d levels for %d priorities", len(o.levels), len(o.byPriority))
 				}
 			},
 		})
@@ -2156,6 +2213,11 @@ func TestDeltaFIFOProperty(t *testing.T) {
 
 func deltaActions(s *lineMachine[Deltas[*version]], m *textDeltas, q *DeltaFIFO[string, *version], actions map[string]func(*rapid.T)) {
 	actions["compact"] = compaction(&q.core)
+	actions["compactDeltas"] = func(*rapid.T) {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.compactDeltas()
+	}
 	keyErr := func(v *version) error {
 		_, err := versionKey(v)
 		return err

@@ -12,7 +12,8 @@ import (
 
 // entry is all that a queue knows about one key, but for what few queues need (see core).
 // There is at most one per key, and everything hangs on it: a key is hashed once per call,
-// and no two places can disagree.
+// and no two places can disagree. (A Store's objects, and the values of an Index, are entries
+// too, without marks.)
 type entry[K comparable, A any] struct {
 	key        K
 	acc        A     // what has accumulated for the key; nothing in a Queue
@@ -30,9 +31,11 @@ const (
 	waiting                      // due later
 	limited                      // waiting, an AddRateLimited among the reasons (R4)
 	inTable                      // found by its key (B1)
-	allMarks   = 1<<iota - 1
 )
 
+const allMarks = dirty | processing | waiting | limited | inTable
+
+// is reports whether e has any of m.
 func (e *entry[K, A]) is(m marks) bool { return e.marks&m != 0 }
 
 func (e *entry[K, A]) hash() uint32 { return uint32(e.marks &^ allMarks) }
@@ -45,7 +48,8 @@ type rank struct {
 }
 
 // core is the machine inside every queue here: the dirty, processing and waiting sets
-// over one table of entries, and the order in which they are handed out. Its methods
+// over one table of entries, and the order in which they are handed out. Entries stand in
+// the slots of the table, and are linked by the numbers of these (see slots.go). Its methods
 // need mu held, unless they say otherwise. It knows no clock: the time comes in as an
 // argument, and is used only to tell ages.
 type core[K comparable, A any] struct {
@@ -57,7 +61,7 @@ type core[K comparable, A any] struct {
 	waits   heap[ref]   // E4: the waiting, soonest first; equal times first in, first out (T3)
 	passed  int         // E5: how many entries in order are processing, so not ready
 
-	ranks column[rank]  // as long as all priorities are 0 it is empty
+	ranks column[rank]  // nil until a priority other than 0 is given
 	since column[int64] // if the queue tracks time: when the entry became ready, or was handed out
 
 	tracks bool // since is kept; constant after construction
@@ -79,7 +83,7 @@ type core[K comparable, A any] struct {
 
 // need returns the entry of key, a new one if there is none.
 func (c *core[K, A]) need(hash uint32, key K) slot[K, A] {
-	if e := c.entries.find(hash, key); e.entry != nil {
+	if e := c.entries.find(hash, key); e.found() {
 		return e
 	}
 	return c.entries.insert(hash, key)
@@ -116,15 +120,6 @@ func (c *core[K, A]) add(e slot[K, A], priority int, now int64) (changed bool) {
 	return true
 }
 
-// priority returns the priority of e, which is dirty.
-func (c *core[K, A]) priority(e slot[K, A]) int { return c.ranks.get(e.ref).dirty }
-
-func (c *core[K, A]) setPriority(e slot[K, A], priority int) {
-	if priority != 0 || c.ranks != nil {
-		c.ranks.at(e.ref).dirty = priority
-	}
-}
-
 // lineUp makes e, which is dirty and not processing, ready.
 func (c *core[K, A]) lineUp(e slot[K, A], priority int, now int64) {
 	c.setPriority(e, priority)
@@ -137,22 +132,10 @@ func (c *core[K, A]) lineUp(e slot[K, A], priority int, now int64) {
 	}
 }
 
-// raise lifts the dirty e to a higher priority, at whose end it lines up anew (Q1).
-func (c *core[K, A]) raise(e slot[K, A], priority int) {
-	inOrder := !e.is(processing) || c.keepsPlace
-	if inOrder {
-		c.order.remove(&c.entries, e, c.priority(e))
-	}
-	c.ranks.at(e.ref).dirty = priority
-	if inOrder {
-		c.order.push(&c.entries, e, priority)
-	}
-}
-
 // ready returns how many entries can be handed out.
 func (c *core[K, A]) ready() int { return c.order.n - c.passed }
 
-// get hands out the first ready entry; there must be one. It hashes nothing.
+// get hands out the first ready entry; there must be one. It hashes no key.
 func (c *core[K, A]) get() slot[K, A] {
 	var e slot[K, A]
 	if c.passed == 0 {
@@ -161,7 +144,7 @@ func (c *core[K, A]) get() slot[K, A] {
 		e = c.passOver()
 	}
 	c.held.push(&c.entries, e)
-	e.marks ^= dirty | processing
+	e.marks ^= dirty | processing // from the one to the other
 	if c.ranks != nil {
 		r := c.ranks.at(e.ref)
 		r.handed = r.dirty
@@ -169,20 +152,8 @@ func (c *core[K, A]) get() slot[K, A] {
 	return e
 }
 
-// passOver takes out of the order the first entry that is not processing.
-func (c *core[K, A]) passOver() slot[K, A] {
-	e := c.entries.slot(c.order.plain.first) // keepsPlace knows one priority, so the line is one list
-	for e.is(processing) {
-		e = c.entries.slot(e.next)
-	}
-	c.order.remove(&c.entries, e, 0)
-	return e
-}
-
-// handed returns the priority that e, which is processing, was handed out with.
-func (c *core[K, A]) handed(e slot[K, A]) int { return c.ranks.get(e.ref).handed }
-
-// done ends the processing of e. If e is dirty, it is ready from now on.
+// done ends the processing of e. If e is dirty, it is ready from now on. It ends in settle,
+// so slots are good no more.
 func (c *core[K, A]) done(e slot[K, A], now int64) {
 	e.marks &^= processing
 	if e.is(dirty) && c.keepsPlace { // it stands in order already
@@ -209,17 +180,14 @@ func (c *core[K, A]) cancel(e slot[K, A]) bool {
 	if e.is(waiting) {
 		c.endWait(e)
 	}
-	if e.is(dirty) {
-		e.marks &^= dirty
-		switch {
-		case !e.is(processing):
-			c.order.remove(&c.entries, e, c.priority(e))
-		case c.keepsPlace:
-			c.order.remove(&c.entries, e, c.priority(e))
+	if c.inOrder(e) {
+		c.order.remove(&c.entries, e, c.priority(e))
+		if e.is(processing) {
 			c.passed--
 			c.held.push(&c.entries, e)
 		}
 	}
+	e.marks &^= dirty
 	c.release(e)
 	return true
 }
@@ -228,6 +196,45 @@ func (c *core[K, A]) cancel(e slot[K, A]) bool {
 func (c *core[K, A]) release(e slot[K, A]) {
 	if !e.is(dirty | processing | waiting) {
 		c.entries.remove(e)
+	}
+}
+
+// inOrder reports whether e is in order (E2).
+func (c *core[K, A]) inOrder(e slot[K, A]) bool {
+	return e.is(dirty) && (c.keepsPlace || !e.is(processing))
+}
+
+// passOver takes out of the order the first entry that is not processing.
+func (c *core[K, A]) passOver() slot[K, A] {
+	e := c.entries.slot(c.order.plain.first) // keepsPlace knows one priority, so the line is one list
+	for e.is(processing) {
+		e = c.entries.slot(e.next)
+	}
+	c.order.remove(&c.entries, e, 0)
+	return e
+}
+
+// priority returns the priority of e, which is dirty.
+func (c *core[K, A]) priority(e slot[K, A]) int { return c.ranks.get(e.ref).dirty }
+
+func (c *core[K, A]) setPriority(e slot[K, A], priority int) {
+	if priority != 0 || c.ranks != nil {
+		c.ranks.at(e.ref).dirty = priority
+	}
+}
+
+// handed returns the priority that e, which is processing, was handed out with.
+func (c *core[K, A]) handed(e slot[K, A]) int { return c.ranks.get(e.ref).handed }
+
+// raise lifts the dirty e to a higher priority, at whose end it lines up anew (Q1).
+func (c *core[K, A]) raise(e slot[K, A], priority int) {
+	lined := c.inOrder(e)
+	if lined {
+		c.order.remove(&c.entries, e, c.priority(e))
+	}
+	c.setPriority(e, priority)
+	if lined {
+		c.order.push(&c.entries, e, priority)
 	}
 }
 
@@ -258,7 +265,7 @@ func (c *core[K, A]) renamed(from, to ref) {
 		c.waits.rename(from, to)
 	}
 	switch {
-	case e.is(dirty) && (c.keepsPlace || !e.is(processing)):
+	case c.inOrder(e):
 		c.order.of(c.priority(e)).renamed(&c.entries, e)
 	case e.is(processing):
 		c.held.renamed(&c.entries, e)
@@ -338,7 +345,8 @@ func (c *core[K, A]) shutDown() {
 // eachInOrder calls yield for each entry in order, first in line first, until it returns false.
 func (c *core[K, A]) eachInOrder(yield func(slot[K, A]) bool) { c.order.all(&c.entries, yield) }
 
-// eachHeld calls yield for each held entry, longest held first, until it returns false.
+// eachHeld calls yield for each held entry, in a work queue longest held first, until it
+// returns false.
 func (c *core[K, A]) eachHeld(yield func(slot[K, A]) bool) { c.held.all(&c.entries, yield) }
 
 // idle reports whether nothing is ready and nothing is processing.
@@ -620,10 +628,10 @@ func (q *queue[T]) TryGet() (item T, ok bool) {
 	return item, true
 }
 
-// take is GetContext with a priority. It looks at ctx only before it sleeps.
+// take is GetContext with a priority. It looks at ctx only if nothing is ready.
 func (q *queue[T]) take(ctx context.Context) (item T, priority int, err error) {
 	q.mu.Lock()
-	if q.ready() == 0 {
+	if q.ready() == 0 { // as await would see itself, but nearly always there is no need to call it
 		if err := q.await(ctx, ErrShutDown); err != nil {
 			q.mu.Unlock()
 			return item, 0, err
@@ -661,7 +669,7 @@ func (q *queue[T]) Done(item T) {
 	now := q.now()
 	q.mu.Lock()
 	e := q.findHeld(item)
-	if e.entry == nil {
+	if !e.found() {
 		q.strays++
 		q.mu.Unlock()
 		return
@@ -685,7 +693,7 @@ func (q *queue[T]) findHeld(item T) slot[T, struct{}] {
 		r = e.next
 	}
 	e := q.entries.find(hashOf(item), item)
-	if e.entry != nil && !e.is(processing) {
+	if e.found() && !e.is(processing) {
 		e.entry = nil
 	}
 	return e
@@ -724,7 +732,7 @@ func (q *queue[T]) Cancel(item T) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	e := q.entries.find(hash, item)
-	cancelled := e.entry != nil && q.cancel(e)
+	cancelled := e.found() && q.cancel(e)
 	q.settle()
 	return cancelled
 }

@@ -1370,7 +1370,7 @@ func TestQueue_Q9_EntriesMove(t *testing.T) {
 		if err := checkCore(&q.core); err != nil {
 			t.Fatal(err)
 		}
-		if int(q.entries.used) > tableKeep {
+		if int(q.entries.used) > slotsKeep {
 			t.Errorf("%d items keep %d slots", q.entries.n, q.entries.used)
 		}
 

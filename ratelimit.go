@@ -362,7 +362,7 @@ func (q *RateLimitingQueue[T]) mergesRetry(hash uint32, item T) (merges, open bo
 		return false, false
 	}
 	e := q.entries.find(hash, item)
-	merges = e.entry != nil && !e.is(processing) && e.is(dirty|limited)
+	merges = e.found() && !e.is(processing) && e.is(dirty|limited)
 	q.count(!merges)
 	return merges, true
 }

@@ -29,37 +29,3 @@ func trimmed[K comparable, T any](m map[K]T, peak *int) map[K]T {
 	maps.Copy(small, m)
 	return small
 }
-
-// column holds a value for each entry of a table that needs one, apart from the entries,
-// because few queues have such. Values of entries that do not need them are stale.
-type column[T any] []T
-
-// get returns the value of r, or the zero value if it has never had one.
-func (c column[T]) get(r ref) (v T) {
-	if int(r) < len(c) {
-		v = c[r]
-	}
-	return v
-}
-
-// at returns where the value of r is.
-func (c *column[T]) at(r ref) *T {
-	if missing := int(r) + 1 - len(*c); missing > 0 {
-		*c = append(*c, make([]T, missing)...)
-	}
-	return &(*c)[r]
-}
-
-// move gives to the value of from.
-func (c *column[T]) move(from, to ref) {
-	if *c != nil {
-		*c.at(to) = c.get(from)
-	}
-}
-
-// trim forgets what belongs to numbers greater than last, and its memory.
-func (c *column[T]) trim(last ref) {
-	if n := int(last) + 1; n < len(*c) {
-		*c = append(make([]T, 0, n), (*c)[:n]...)
-	}
-}

@@ -15,6 +15,28 @@ import (
 // reach the caller as a *KeyError (S6).
 type KeyFunc[K comparable, V any] func(obj V) (K, error)
 
+// keyed is a key function, and what is known of its keys. f is nil in a zero Store, FIFO or
+// DeltaFIFO.
+type keyed[K comparable, V any] struct {
+	f   KeyFunc[K, V]
+	fit fitness[K]
+}
+
+// of returns the key of obj, which is fit, or a *KeyError[V] (S6).
+func (k *keyed[K, V]) of(obj V) (K, error) {
+	if k.f == nil {
+		panic("typedqueue: no key function: use the constructor")
+	}
+	key, err := k.f(obj)
+	if err == nil {
+		err = k.fit.fault(key)
+	}
+	if err != nil {
+		return *new(K), &KeyError[V]{Obj: obj, Err: err}
+	}
+	return key, nil
+}
+
 // KeyError says that an object has no usable key. It is returned as *KeyError[V], by
 // everything with a key function.
 type KeyError[V any] struct {
@@ -170,7 +192,7 @@ func (s *Store[K, V]) Add(obj V) error {
 // Update is Add: as in client-go, neither asks whether the object was there before.
 func (s *Store[K, V]) Update(obj V) error { return s.Add(obj) }
 
-// put stores obj under key, which must be usable, and returns what was stored before.
+// put stores obj under key, which must be fit, and returns what was stored before.
 func (s *Store[K, V]) put(key K, obj V) (old V, existed bool, err error) {
 	hash := hashOf(key)
 	s.lockWriters()
@@ -184,7 +206,7 @@ func (s *Store[K, V]) put(key K, obj V) (old V, existed bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.entries.find(hash, key)
-	if existed = e.entry != nil; existed {
+	if existed = e.found(); existed {
 		old = e.acc
 	} else {
 		e = s.entries.insert(hash, key)
@@ -223,7 +245,7 @@ func (s *Store[K, V]) DeleteKey(key K) bool {
 	return existed
 }
 
-// take removes and returns what is stored under key, which must be usable.
+// take removes and returns what is stored under key, which must be fit.
 func (s *Store[K, V]) take(key K) (old V, existed bool) {
 	hash := hashOf(key)
 	s.writers.Lock()
@@ -231,7 +253,7 @@ func (s *Store[K, V]) take(key K) (old V, existed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.entries.find(hash, key)
-	if e.entry == nil {
+	if !e.found() {
 		return old, false
 	}
 	for _, x := range s.indexes {
@@ -271,7 +293,7 @@ func (s *Store[K, V]) Replace(objs []V) error {
 		}
 		hash := hashOf(key)
 		e := fresh.find(hash, key)
-		if e.entry == nil {
+		if !e.found() {
 			e = fresh.insert(hash, key)
 		}
 		e.acc = obj
@@ -323,7 +345,7 @@ func (s *Store[K, V]) GetByKey(key K) (V, bool) {
 func (s *Store[K, V]) get(hash uint32, key K) (obj V, ok bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	if e := s.entries.find(hash, key); e.entry != nil {
+	if e := s.entries.find(hash, key); e.found() {
 		return e.acc, true
 	}
 	return obj, false
@@ -521,7 +543,7 @@ func (x *Index[I, K, V]) fileLocked(r ref) {
 // dropStaged lets the staged values be collected. A list of usual size is kept as a buffer.
 func (x *Index[I, K, V]) dropStaged() {
 	clear(x.staged)
-	if x.staged = x.staged[:0]; cap(x.staged) > 64 {
+	if x.staged = x.staged[:0]; cap(x.staged) > keepCap {
 		x.staged = nil
 	}
 }

@@ -2,36 +2,31 @@ package typedqueue
 
 import (
 	"hash/maphash"
-	"math"
 	"math/bits"
 	"weak"
 )
 
 // table finds entries by key. It is a hash table whose chains run through the entries
 // themselves, with the hash kept in the entry, so that neither growing nor removing
-// hashes a key. Entries stand in slots and are linked by number, not by pointer: a link
-// takes half the room, and the collector follows none of them. The table has no lock. The
-// zero table is empty and ready.
+// hashes a key. It has no lock. The zero table is empty and ready.
 type table[K comparable, A any] struct {
 	// B1: an entry that is inTable is in the chain of the head that its hash names, once, and
 	// no two have equal keys. B2: len(heads) is 0 or a power of two; n is at most room, which
-	// is roomIn(heads).
+	// is roomIn(len(heads)).
 	heads []ref
 	shift uint8 // B2: what is left of a hash, shifted by it, is the index of a head
 	n     int
 	room  int
 
-	// B3: the slots from 1 to used are entries, n of them, or free; the free ones are zero but
-	// for the chain that links them. Slot r stands in chunks[r/chunkLen]; the first chunk grows,
-	// all others have chunkLen slots.
-	chunks     [][]entry[K, A]
-	used, free ref
+	// B3: each slot is an entry, n of them, or free; the free ones are zero but for the chain
+	// that links them.
+	slots[ref, entry[K, A]]
+	free ref
 
-	spare weak.Pointer[spare[K, A]]
+	// spareHeads serve the next burst, held weakly as slots.spare is. B4: those at b are nil or
+	// 1<<b, all 0.
+	spareHeads weak.Pointer[[33][]ref]
 }
-
-// ref is the number of an entry's slot. 0 is none.
-type ref uint32
 
 // slot is an entry, and where it stands. It is good until the next insert or compact, and
 // may then be found anew.
@@ -40,22 +35,12 @@ type slot[K comparable, A any] struct {
 	ref          ref
 }
 
-const (
-	chunkLen  = 1 << 10
-	tableKeep = chunkLen // slots and heads that a table keeps however empty it gets
-	sparsity  = 8        // more than so many slots for each entry are too many
+func (e slot[K, A]) found() bool { return e.entry != nil }
 
-	// Up to fastHeads of them there are four heads for each entry, since short chains are
-	// found faster, and cheap; then they grow no more until there is one.
-	fastHeads = 1 << 16
-)
-
-// spare is what a table has grown out of. It is held weakly: it serves the next burst, if
-// that comes before the collector does, and costs no memory that anybody else wants (Q9).
-type spare[K comparable, A any] struct {
-	chunks [][]entry[K, A] // B4: zero, but for chains
-	heads  [33][]ref       // B4: heads[b] is nil or has 1<<b heads, all 0
-}
+// Up to fastHeads of them there are four heads for each entry, since short chains are found
+// faster, and cheap: 16,384 entries have as many as that, and so have all up to 65,536. From
+// there on there is at least one for each.
+const fastHeads = 1 << 16
 
 // seed is one for all tables: a stranger must not be able to choose keys that collide.
 var seed = maphash.MakeSeed()
@@ -67,9 +52,6 @@ func hashOf[K comparable](key K) uint32 {
 
 // head returns where the chain of hash begins.
 func (t *table[K, A]) head(hash uint32) *ref { return &t.heads[hash>>(t.shift&31)] }
-
-// at returns the entry in slot r.
-func (t *table[K, A]) at(r ref) *entry[K, A] { return &t.chunks[r/chunkLen][r%chunkLen] }
 
 func (t *table[K, A]) slot(r ref) slot[K, A] { return slot[K, A]{t.at(r), r} }
 
@@ -113,35 +95,6 @@ func (t *table[K, A]) reserve(more int) {
 	}
 }
 
-// extend returns a slot that has never been used, or not since compact.
-func (t *table[K, A]) extend() ref {
-	if t.used == math.MaxUint32 {
-		panic("typedqueue: more keys than 32 bits can count")
-	}
-	t.used++
-	switch chunk, i := t.used/chunkLen, t.used%chunkLen; {
-	case int(chunk) == len(t.chunks):
-		t.chunks = append(t.chunks, t.newChunk())
-	case int(i) == len(t.chunks[chunk]): // the first one
-		t.chunks[0] = append(make([]entry[K, A], 0, 2*i), t.chunks[0]...)[:2*i]
-	}
-	t.at(t.used).chain = 0 // compact leaves old ones
-	return t.used
-}
-
-func (t *table[K, A]) newChunk() []entry[K, A] {
-	if len(t.chunks) == 0 {
-		return make([]entry[K, A], 8)
-	}
-	if s := t.spare.Value(); s != nil && len(s.chunks) > 0 {
-		last := len(s.chunks) - 1
-		c := s.chunks[last]
-		s.chunks = s.chunks[:last]
-		return c
-	}
-	return make([]entry[K, A], chunkLen)
-}
-
 // headsFor returns how many heads, as a power of two, n entries have.
 func headsFor(n int) (log int) {
 	fast := bits.Len(uint(max(4*n, 8) - 1))
@@ -156,20 +109,23 @@ func roomIn(heads int) int {
 	return heads
 }
 
-// newHeads returns heads for n entries, or more if there are spare ones.
+// newHeads returns heads for n entries, or more if there are spare ones and those are not
+// too many.
 func (t *table[K, A]) newHeads(n int) []ref {
 	size := headsFor(n)
-	if s := t.spare.Value(); s != nil {
-		for b := min(size+2, len(s.heads)-1); b >= size; b-- {
-			h := s.heads[b]
-			if h != nil && (len(h) <= tableKeep || n >= roomIn(len(h)/2)/sparsity) { // or they are too many
-				s.heads[b] = nil
+	if spare := t.spareHeads.Value(); spare != nil {
+		for b := min(size+2, len(spare)-1); b >= size; b-- {
+			if h := spare[b]; h != nil && !tooMany(len(h), n) {
+				spare[b] = nil
 				return h
 			}
 		}
 	}
 	return make([]ref, 1<<size)
 }
+
+// tooMany reports whether n entries are few even for half so many heads.
+func tooMany(heads, n int) bool { return heads > slotsKeep && n < roomIn(heads/2)/sparsity }
 
 // remove takes out e, which the table must hold. Its slot may be used again at the next
 // insert, so nobody may touch it any more.
@@ -187,9 +143,7 @@ func (t *table[K, A]) remove(e slot[K, A]) {
 // sparse reports whether most of the table's memory is of no use, so that its owner ought to
 // call compact.
 func (t *table[K, A]) sparse() bool {
-	slots, heads := int(t.used), len(t.heads)
-	return slots > tableKeep && t.n < slots/sparsity ||
-		heads > tableKeep && t.n < roomIn(heads/2)/sparsity // even half of them would be
+	return t.slots.sparse(t.n) || tooMany(len(t.heads), t.n)
 }
 
 // compact moves the entries to the first slots, and gives back the memory that is left over.
@@ -209,16 +163,9 @@ func (t *table[K, A]) compact(moved func(from, to ref)) {
 		*old = entry[K, A]{}
 		moved(from, to)
 	}
-	t.used, t.free = ref(t.n), 0
-	if keep := t.n/chunkLen + 1; keep < len(t.chunks) {
-		s := t.spares()
-		s.chunks = append(s.chunks, t.chunks[keep:]...)
-		clear(t.chunks[keep:])
-		if t.chunks = t.chunks[:keep]; cap(t.chunks) > keepCap {
-			t.chunks = append(make([][]entry[K, A], 0, 2*keep), t.chunks...)
-		}
-	}
-	t.relink(make([]ref, min(len(t.heads), max(tableKeep, 1<<headsFor(2*t.n)))))
+	t.free = 0
+	t.shrink(ref(t.n))
+	t.relink(make([]ref, min(len(t.heads), max(slotsKeep, 1<<headsFor(2*t.n)))))
 }
 
 // relink deals the entries out to heads, which must be 0. The old ones become spare.
@@ -231,23 +178,20 @@ func (t *table[K, A]) relink(heads []ref) {
 			e.chain, *h = *h, r
 		}
 	}
-	if len(old) >= tableKeep {
-		clear(old)
-		t.spares().heads[bits.Len(uint(len(old)))-1] = old
+	if len(old) < slotsKeep {
+		return
 	}
-}
-
-func (t *table[K, A]) spares() *spare[K, A] {
-	s := t.spare.Value()
-	if s == nil {
-		s = new(spare[K, A])
-		t.spare = weak.Make(s)
+	spare := t.spareHeads.Value()
+	if spare == nil {
+		spare = new([33][]ref)
+		t.spareHeads = weak.Make(spare)
 	}
-	return s
+	clear(old)
+	spare[bits.Len(uint(len(old)))-1] = old
 }
 
 // all calls yield for each entry, in no order, until it returns false. The table must
-// not change meanwhile.
+// not change meanwhile, but for yield removing what it was called for.
 func (t *table[K, A]) all(yield func(slot[K, A]) bool) {
 	for r := ref(1); r <= t.used; r++ {
 		if e := t.slot(r); e.marks != 0 && !yield(e) {
