@@ -51,6 +51,44 @@ func (d Deltas[V]) newestObject() (obj V, ok bool) {
 	return obj, false
 }
 
+// packed is a Delta as a DeltaFIFO keeps it: in half the room, as few labels serve for all.
+type packed[V any] struct {
+	object V
+	*label
+}
+
+// label is a Delta but for its object. It is never changed.
+type label struct {
+	Type                             DeltaType
+	FinalStateUnknown, ObjectMissing bool
+}
+
+// The labels of all the changes that a DeltaFIFO makes.
+var (
+	added    = &label{Type: Added}
+	updated  = &label{Type: Updated}
+	deleted  = &label{Type: Deleted}
+	replaced = &label{Type: Replaced}
+	resynced = &label{Type: Sync}
+	inferred = &label{Type: Deleted, FinalStateUnknown: true}
+	unseen   = &label{Type: Deleted, FinalStateUnknown: true, ObjectMissing: true}
+)
+
+// pack is the inverse of delta.
+func pack[V any](d Delta[V]) packed[V] {
+	l := label{d.Type, d.FinalStateUnknown, d.ObjectMissing}
+	for _, own := range []*label{added, updated, deleted, replaced, resynced, inferred, unseen} {
+		if *own == l {
+			return packed[V]{d.Object, own}
+		}
+	}
+	return packed[V]{d.Object, &l} // by Merge, or passed to AddIfNotPresent
+}
+
+func (p packed[V]) delta() Delta[V] {
+	return Delta[V]{p.Type, p.object, p.FinalStateUnknown, p.ObjectMissing}
+}
+
 // KnownObjects is what a DeltaFIFO's consumer has made of what it popped; usually a Store. A
 // key that ListKeys lists twice counts once.
 type KnownObjects[K comparable, V any] interface {
@@ -104,7 +142,7 @@ type DeltaFIFO[K comparable, V any] struct {
 
 	// D2: by default no two Deleted in a row are pending. D5: what is missing its object is of
 	// unknown final state, and has the zero value. G2: each stack belongs to one entry.
-	deltas stacks[Delta[V]]
+	deltas stacks[packed[V]]
 
 	key  keyed[K, V]
 	opts DeltaFIFOOptions[K, V]
@@ -140,12 +178,12 @@ type deltaSlot[K comparable] = slot[K, content[changes]]
 // Add queues Added for the key of obj. A pending key keeps its place in line; any other goes
 // to the tail. It returns a KeyError if obj has no key, an error if the transform fails or
 // changes the key, and ErrClosed after Close; then nothing has changed. It never blocks.
-func (q *DeltaFIFO[K, V]) Add(obj V) error { return q.write(Added, obj) }
+func (q *DeltaFIFO[K, V]) Add(obj V) error { return q.write(added, obj) }
 
 // Update queues Updated. Otherwise it is Add.
-func (q *DeltaFIFO[K, V]) Update(obj V) error { return q.write(Updated, obj) }
+func (q *DeltaFIFO[K, V]) Update(obj V) error { return q.write(updated, obj) }
 
-func (q *DeltaFIFO[K, V]) write(t DeltaType, obj V) error {
+func (q *DeltaFIFO[K, V]) write(l *label, obj V) error {
 	key, obj, err := q.incoming(obj)
 	if err != nil {
 		return q.refuse(err)
@@ -155,7 +193,7 @@ func (q *DeltaFIFO[K, V]) write(t DeltaType, obj V) error {
 		return err
 	}
 	defer q.mu.Unlock()
-	q.change(q.entries.find(hash, key), hash, key, Delta[V]{Type: t, Object: obj})
+	q.change(q.entries.find(hash, key), hash, key, packed[V]{obj, l})
 	return nil
 }
 
@@ -181,10 +219,10 @@ func (q *DeltaFIFO[K, V]) incoming(obj V) (K, V, error) {
 }
 
 // change queues d for key, whose entry, if there is one, is e.
-func (q *DeltaFIFO[K, V]) change(e deltaSlot[K], hash uint32, key K, d Delta[V]) {
+func (q *DeltaFIFO[K, V]) change(e deltaSlot[K], hash uint32, key K, d packed[V]) {
 	var merged Deltas[V]
 	if q.opts.Merge != nil {
-		merged = q.merge(q.pending(e), d) // may panic, so before anything changes
+		merged = q.merge(q.pending(e), d.delta()) // may panic, so before anything changes
 	}
 	if !e.found() {
 		e = q.entries.insert(hash, key)
@@ -207,7 +245,7 @@ func (q *DeltaFIFO[K, V]) merge(pending Deltas[V], next Delta[V]) Deltas[V] {
 }
 
 // push queues d for e, after what is pending, where no Merge says otherwise (D2).
-func (q *DeltaFIFO[K, V]) push(e deltaSlot[K], d Delta[V]) {
+func (q *DeltaFIFO[K, V]) push(e deltaSlot[K], d packed[V]) {
 	c := &e.acc.pending
 	if d.Type == Deleted && c.n > 0 {
 		if newest := &q.deltas.at(c.newest).value; newest.Type == Deleted {
@@ -219,7 +257,9 @@ func (q *DeltaFIFO[K, V]) push(e deltaSlot[K], d Delta[V]) {
 	}
 	c.newest = q.deltas.push(c.newest, d)
 	c.n++
-	q.add(e, 0, 0)
+	if c.n == 1 { // otherwise it is dirty already (F1)
+		q.add(e, 0, 0)
+	}
 }
 
 // enqueue makes a copy of deltas what is pending for e.
@@ -228,7 +268,7 @@ func (q *DeltaFIFO[K, V]) enqueue(e deltaSlot[K], deltas Deltas[V]) {
 	q.deltas.drop(c.newest)
 	c.newest, c.n = 0, uint32(len(deltas))
 	for _, d := range deltas {
-		c.newest = q.deltas.push(c.newest, d)
+		c.newest = q.deltas.push(c.newest, pack(d))
 	}
 	q.add(e, 0, 0)
 }
@@ -242,7 +282,7 @@ func (q *DeltaFIFO[K, V]) pending(e deltaSlot[K]) Deltas[V] {
 	r := e.acc.pending.newest
 	for i := len(deltas) - 1; i >= 0; i-- {
 		d := q.deltas.at(r)
-		deltas[i], r = d.value, d.below
+		deltas[i], r = d.value.delta(), d.below
 	}
 	return deltas
 }
@@ -252,7 +292,7 @@ func (q *DeltaFIFO[K, V]) newestPending(e deltaSlot[K]) (obj V, ok bool) {
 	for r := e.acc.pending.newest; r != 0; {
 		d := q.deltas.at(r)
 		if !d.value.ObjectMissing {
-			return d.value.Object, true
+			return d.value.object, true
 		}
 		r = d.below
 	}
@@ -274,17 +314,17 @@ func (q *DeltaFIFO[K, V]) Delete(obj V) error {
 			return q.DeleteKey(key)
 		}
 	}
-	return q.deletion(hashOf(key), key, &Delta[V]{Type: Deleted, Object: obj})
+	return q.deletion(hashOf(key), key, packed[V]{obj, deleted})
 }
 
 // DeleteKey queues Deleted of unknown final state, with the newest object seen, if key exists
 // in the sense of Delete. After Close it returns ErrClosed. A key that cannot be one panics.
 func (q *DeltaFIFO[K, V]) DeleteKey(key K) error {
-	return q.deletion(q.key.fit.hash(key), key, nil)
+	return q.deletion(q.key.fit.hash(key), key, packed[V]{})
 }
 
-// deletion queues d, or, if it is nil, an inferred deletion, if key exists.
-func (q *DeltaFIFO[K, V]) deletion(hash uint32, key K, d *Delta[V]) error {
+// deletion queues d, or, if it is zero, an inferred deletion, if key exists.
+func (q *DeltaFIFO[K, V]) deletion(hash uint32, key K, d packed[V]) error {
 	if err := q.lock(); err != nil {
 		return err
 	}
@@ -294,11 +334,10 @@ func (q *DeltaFIFO[K, V]) deletion(hash uint32, key K, d *Delta[V]) error {
 		q.merged++
 		return nil
 	}
-	if d == nil {
-		inferred := q.tombstone(e, key)
-		d = &inferred
+	if d.label == nil {
+		d = q.tombstone(e, key)
 	}
-	q.change(e, hash, key, *d)
+	q.change(e, hash, key, d)
 	return nil
 }
 
@@ -326,23 +365,23 @@ func (q *DeltaFIFO[K, V]) deletedInHand(e deltaSlot[K]) bool {
 
 // tombstone returns an inferred deletion of key, whose entry, if there is one, is e. It has
 // the newest object seen (D4).
-func (q *DeltaFIFO[K, V]) tombstone(e deltaSlot[K], key K) Delta[V] {
+func (q *DeltaFIFO[K, V]) tombstone(e deltaSlot[K], key K) packed[V] {
 	var obj V
 	var ok bool
 	if e.found() {
 		obj, ok = q.newestPending(e)
 		if hand := e.acc.pending.hand; !ok && hand != 0 {
 			d := &q.deltas.at(hand).value
-			obj, ok = d.Object, !d.ObjectMissing
+			obj, ok = d.object, !d.ObjectMissing
 		}
 	}
 	if !ok && q.opts.KnownObjects != nil {
 		obj, ok = q.opts.KnownObjects.GetByKey(key)
 	}
 	if !ok {
-		obj = *new(V)
+		return packed[V]{label: unseen}
 	}
-	return Delta[V]{Type: Deleted, Object: obj, FinalStateUnknown: true, ObjectMissing: !ok}
+	return packed[V]{obj, inferred}
 }
 
 // AddIfNotPresent queues deltas as they are, unless anything is pending for key, or deltas
@@ -366,7 +405,7 @@ func (q *DeltaFIFO[K, V]) AddIfNotPresent(key K, deltas Deltas[V]) error {
 
 // planned is a change that has not been made yet, of an entry that may have been made for it.
 type planned[V any] struct {
-	delta Delta[V]
+	delta packed[V]
 	entry ref
 }
 
@@ -377,9 +416,9 @@ type planned[V any] struct {
 // fails, it returns that error and changes nothing. After Close it returns ErrClosed. O(n)
 // for n keys listed, pending, in processing and known. The list is not kept.
 func (q *DeltaFIFO[K, V]) Replace(list []V) error {
-	t := Replaced
+	l := replaced
 	if q.opts.EmitSyncOnReplace {
-		t = Sync
+		l = resynced
 	}
 	q.mustBeMade()
 	keys := make([]hashed[K], 0, len(list))
@@ -390,7 +429,7 @@ func (q *DeltaFIFO[K, V]) Replace(list []V) error {
 			return q.refuse(err)
 		}
 		keys = append(keys, hashed[K]{key, hashOf(key)})
-		plan = append(plan, planned[V]{delta: Delta[V]{Type: t, Object: obj}})
+		plan = append(plan, planned[V]{delta: packed[V]{obj, l}})
 	}
 	if err := q.lock(); err != nil {
 		return err
@@ -438,7 +477,7 @@ func (q *DeltaFIFO[K, V]) planDeletions(plan *[]planned[V]) {
 }
 
 // planNew plans d for a key that has no entry.
-func (q *DeltaFIFO[K, V]) planNew(plan *[]planned[V], hash uint32, key K, d Delta[V]) {
+func (q *DeltaFIFO[K, V]) planNew(plan *[]planned[V], hash uint32, key K, d packed[V]) {
 	e := q.entries.insert(hash, key)
 	e.acc.listed = true
 	*plan = append(*plan, planned[V]{d, e.ref})
@@ -473,7 +512,7 @@ func (q *DeltaFIFO[K, V]) mergeAll(plan []planned[V]) map[ref]Deltas[V] {
 		} else {
 			pending = q.pending(q.entries.slot(p.entry))
 		}
-		merged[p.entry] = q.merge(pending, p.delta)
+		merged[p.entry] = q.merge(pending, p.delta.delta())
 	}
 	return merged
 }
@@ -509,7 +548,7 @@ func (q *DeltaFIFO[K, V]) Resync() error {
 			continue
 		}
 		if obj, ok := q.opts.KnownObjects.GetByKey(key); ok {
-			q.planNew(&plan, hash, key, Delta[V]{Type: Sync, Object: obj})
+			q.planNew(&plan, hash, key, packed[V]{obj, resynced})
 		}
 	}
 	q.carryOut(plan, false)
@@ -576,14 +615,15 @@ func (q *DeltaFIFO[K, V]) Pop(ctx context.Context, process func(key K, deltas De
 func (q *DeltaFIFO[K, V]) take(e deltaSlot[K]) Deltas[V] {
 	deltas := make(Deltas[V], e.acc.pending.n)
 	r := e.acc.pending.newest
+	known := q.deltas.at(r).value
 	for i := len(deltas) - 1; i >= 0; i-- {
-		deltas[i] = q.deltas.at(r).value
+		deltas[i] = q.deltas.at(r).value.delta()
 		r = q.deltas.pop(r)
 	}
-	known := deltas.Newest()
 	if known.ObjectMissing {
-		obj, ok := deltas.newestObject()
-		known.Object, known.ObjectMissing = obj, !ok
+		if obj, ok := deltas.newestObject(); ok {
+			known = packed[V]{obj, &label{Type: known.Type}}
+		}
 	}
 	e.acc.pending = changes{hand: q.deltas.push(0, known)}
 	return deltas
@@ -596,7 +636,8 @@ func (q *DeltaFIFO[K, V]) finish(e deltaSlot[K], deltas Deltas[V], requeue bool)
 	e.acc.pending.hand = 0
 	if requeue {
 		q.putBack(e, deltas)
-	} else if q.deltas.sparse() {
+	}
+	if q.deltas.sparse() {
 		q.compactDeltas()
 	}
 }
@@ -606,7 +647,7 @@ func (q *DeltaFIFO[K, V]) putBack(e deltaSlot[K], deltas Deltas[V]) {
 	if q.opts.Merge == nil {
 		q.enqueue(e, deltas)
 		for _, d := range later {
-			q.push(e, d)
+			q.push(e, pack(d))
 		}
 		return
 	}
@@ -624,7 +665,7 @@ func (q *DeltaFIFO[K, V]) putBack(e deltaSlot[K], deltas Deltas[V]) {
 // compactDeltas gives back the memory of deltas that have left.
 func (q *DeltaFIFO[K, V]) compactDeltas() {
 	old := q.deltas
-	q.deltas = stacks[Delta[V]]{}
+	q.deltas = stacks[packed[V]]{}
 	for e := range q.entries.all {
 		c := &e.acc.pending
 		c.newest, c.hand = q.deltas.move(&old, c.newest), q.deltas.move(&old, c.hand)

@@ -1782,6 +1782,29 @@ func TestDeltaFIFO_Q9_ManyUpdates(t *testing.T) {
 	}
 }
 
+// The memory of changes that Merge has folded is given back, even if all is requeued.
+func TestDeltaFIFO_Q9_FoldedAndRequeued(t *testing.T) {
+	const keys, changes = 10, chunkLen
+	q := NewDeltaFIFO(versionKey, DeltaFIFOOptions[string, *version]{
+		Merge: func(_ Deltas[*version], next Delta[*version]) Deltas[*version] { return Deltas[*version]{next} },
+	})
+	for k := range keys {
+		key := fmt.Sprint(k)
+		deltas := slices.Repeat(Deltas[*version]{{Type: Updated, Object: &version{key, 0}}}, changes)
+		if err := q.AddIfNotPresent(key, deltas); err != nil {
+			t.Fatal(err)
+		}
+		_ = q.Update(&version{key, 1})
+	}
+	_, _ = q.Pop(t.Context(), func(string, Deltas[*version], bool) error { return Requeue(nil) })
+	if q.deltas.used > chunkLen {
+		t.Errorf("%d slots for %d deltas", q.deltas.used, q.deltas.n)
+	}
+	if err := checkDeltaFIFO(q); err != nil {
+		t.Error(err)
+	}
+}
+
 // panickyKnown knows three keys, and panics when it is asked for the last.
 type panickyKnown struct{}
 

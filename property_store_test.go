@@ -112,7 +112,7 @@ func checkCatalog[I, K comparable, V any](c *catalog[I], entries *table[K, V]) e
 	if c.sparse() || c.postings.sparse() {
 		return broken("I5", "%d places in %d slots; %d values in %d slots", c.n, c.used, c.postings.n, c.postings.used)
 	}
-	return checkSlots(&c.slots, "more")
+	return checkSlots(&c.slots)
 }
 
 // Each invariant is broken on purpose, and must be reported by name.

@@ -234,7 +234,7 @@ func checkTable[K comparable, A any](t *table[K, A], hash func(K) uint32) error 
 			return broken("B4", "%d spare heads stand at %d, or are not zero", len(h), b)
 		}
 	}
-	return checkSlots(&t.slots, "chain")
+	return checkSlots(&t.slots)
 }
 
 // spareOf returns what is held by w, or the zero value.
@@ -256,26 +256,28 @@ func isZeroBut(v any, link string) bool {
 	return true
 }
 
-// checkSlots checks s, whose elements are linked by the field link while they are free.
-func checkSlots[I ~uint32, E any](s *slots[I, E], link string) error {
+func checkSlots[I ~uint32, E any](s *slots[I, E]) error {
 	if want := int(s.used/chunkLen) + 1; len(s.chunks) != want && (len(s.chunks) > 0 || s.used > 0) {
 		return broken("C1", "%d chunks, the last slot is %d", len(s.chunks), s.used)
 	}
 	if cap(s.chunks) > max(2*keepCap, 4*len(s.chunks)) {
 		return broken("Q9", "%d chunks keep room for %d", len(s.chunks), cap(s.chunks))
 	}
+	if len(s.chunks) > 0 && s.end != s.lastIn() {
+		return broken("C1", "end = %d, the last slot of the chunks is %d", s.end, s.lastIn())
+	}
 	for i, c := range s.chunks {
 		if len(c) > chunkLen || i > 0 && len(c) != chunkLen {
 			return broken("C1", "chunk %d has %d slots", i, len(c))
 		}
 		for j := range c {
-			if n := I(i*chunkLen + j); (n == 0 || n > s.used) && !isZeroBut(c[j], link) {
+			if n := I(i*chunkLen + j); (n == 0 || n > s.used) && !reflect.ValueOf(c[j]).IsZero() {
 				return broken("C2", "slot %d is not zero, the last one is %d", n, s.used)
 			}
 		}
 	}
 	for _, c := range spareOf(s.spare) {
-		if len(c) != chunkLen || slices.ContainsFunc(c, func(e E) bool { return !isZeroBut(e, link) }) {
+		if len(c) != chunkLen || slices.ContainsFunc(c, func(e E) bool { return !reflect.ValueOf(e).IsZero() }) {
 			return broken("C2", "a spare chunk of %d is not zero", len(c))
 		}
 	}
@@ -298,6 +300,7 @@ func TestTableCheck(t *testing.T) {
 		{"C1", func(t *table[string, int]) {
 			t.chunks[0] = append(t.chunks[0], make([]entry[string, int], chunkLen)...)
 		}},
+		{"C1", func(t *table[string, int]) { t.slots.end-- }},
 		{"C2", func(t *table[string, int]) { t.at(0).acc = 1 }},
 		{"C2", func(t *table[string, int]) { t.at(t.used + 1).marks = inTable }},
 		{"C2", func(t *table[string, int]) {
@@ -378,7 +381,7 @@ func checkStacks[T any](s *stacks[T], tops map[ref]int) error {
 	if n+free != int(s.used) {
 		return broken("G1", "%d slots used, %d values and %d free", s.used, n, free)
 	}
-	return checkSlots(&s.slots, "below")
+	return checkSlots(&s.slots)
 }
 
 // TestStacksProperty compares stacks with slices.
@@ -1647,13 +1650,13 @@ func TestDeltaFIFOCheck(t *testing.T) {
 			c.newest = q.deltas.push(c.newest, q.deltas.at(c.newest).value)
 			c.n++
 		}},
-		{"D5", func(q *deltaFIFO, c *changes) { q.deltas.at(c.newest).value.ObjectMissing = true }},
+		{"D5", func(q *deltaFIFO, c *changes) { q.deltas.at(c.newest).value.label = unseen }},
 		{"F1", func(_ *deltaFIFO, c *changes) { *c = changes{} }},
 		{"F5", func(q *deltaFIFO, _ *changes) { q.initial++ }},
 		{"G3", func(q *deltaFIFO, _ *changes) { q.find("a").acc.listed = true }},
 		{"G2", func(_ *deltaFIFO, c *changes) { c.hand = c.newest }},
 		{"G1", func(q *deltaFIFO, c *changes) { q.deltas.at(c.newest).below = c.newest }},
-		{"G1", func(q *deltaFIFO, _ *changes) { q.deltas.push(0, Delta[*version]{}) }},
+		{"G1", func(q *deltaFIFO, _ *changes) { q.deltas.push(0, packed[*version]{}) }},
 	} {
 		q := NewDeltaFIFO(versionKey, DeltaFIFOOptions[string, *version]{})
 		_ = q.Add(&version{"a", 1})

@@ -11,12 +11,14 @@ import (
 // slots are empty and ready.
 type slots[I ~uint32, E any] struct {
 	// C1: slot i stands in chunks[i/chunkLen], the first of which grows, up to chunkLen, and all
-	// others have that; used is the last one, and there are no chunks but for that many.
+	// others have that; used is the last one, and there are no chunks but for that many. end
+	// is the last one in the last chunk.
 	chunks [][]E
 	used   I
+	end    I
 
 	// spare are chunks for the next burst, held weakly: they cost no memory that anybody else
-	// wants (Q9). C2: they, slot 0 and the slots beyond used are zero but for links.
+	// wants (Q9). C2: they, slot 0 and the slots beyond used are zero.
 	spare weak.Pointer[[][]E]
 }
 
@@ -34,25 +36,34 @@ func (s *slots[I, E]) at(i I) *E { return &s.chunks[i/chunkLen][i%chunkLen] }
 
 // extend returns the number of one more slot, which is zero.
 func (s *slots[I, E]) extend() I {
-	if uint32(s.used) == math.MaxUint32 {
+	if s.used >= s.end {
+		s.grow()
+	}
+	s.used++
+	return s.used
+}
+
+func (s *slots[I, E]) grow() {
+	switch n := len(s.chunks); {
+	case uint32(s.used) == math.MaxUint32:
 		panic("typedqueue: more than 32 bits can count")
-	}
-	i := s.used + 1
-	switch chunk := int(i / chunkLen); {
-	case chunk == len(s.chunks):
+	case n == 0:
+		s.chunks = append(s.chunks, make([]E, 8))
+	case len(s.chunks[n-1]) < chunkLen: // the first one
+		s.chunks[0] = append(make([]E, 0, 2*len(s.chunks[0])), s.chunks[0]...)[:2*len(s.chunks[0])]
+	default:
 		s.chunks = append(s.chunks, s.newChunk())
-	case int(i) == len(s.chunks[chunk]): // the first one
-		s.chunks[0] = append(make([]E, 0, 2*i), s.chunks[0]...)[:2*i]
 	}
-	s.used = i
-	*s.at(i) = *new(E) // it may have kept a link
-	return i
+	s.end = s.lastIn()
+}
+
+// lastIn returns the last slot of the chunks that there are.
+func (s *slots[I, E]) lastIn() I {
+	last := len(s.chunks) - 1
+	return I(last*chunkLen + len(s.chunks[last]) - 1)
 }
 
 func (s *slots[I, E]) newChunk() []E {
-	if len(s.chunks) == 0 {
-		return make([]E, 8)
-	}
 	if spare := s.spare.Value(); spare != nil && len(*spare) > 0 {
 		last := len(*spare) - 1
 		c := (*spare)[last]
@@ -66,11 +77,18 @@ func (s *slots[I, E]) newChunk() []E {
 // them to the front, and call shrink.
 func (s *slots[I, E]) sparse(n int) bool { return s.used > slotsKeep && n < int(s.used)/sparsity }
 
-// shrink gives up the slots beyond last, which must be zero but for links.
+// shrink gives up the slots beyond last, which hold nothing but links.
 func (s *slots[I, E]) shrink(last I) {
 	s.used = last
 	keep := int(last/chunkLen) + 1
-	if keep >= len(s.chunks) {
+	if keep > len(s.chunks) { // there are none
+		return
+	}
+	clear(s.chunks[keep-1][last%chunkLen+1:])
+	for _, c := range s.chunks[keep:] {
+		clear(c)
+	}
+	if keep == len(s.chunks) {
 		return
 	}
 	spare := s.spare.Value()
@@ -83,6 +101,7 @@ func (s *slots[I, E]) shrink(last I) {
 	if s.chunks = s.chunks[:keep]; cap(s.chunks) > keepCap {
 		s.chunks = append(make([][]E, 0, 2*keep), s.chunks...)
 	}
+	s.end = s.lastIn()
 }
 
 // column holds a value for each slot that needs one, apart from what is in the slot, because

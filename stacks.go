@@ -20,12 +20,12 @@ type plate[T any] struct {
 // push puts v on the stack whose top is given, and returns the new top.
 func (s *stacks[T]) push(top ref, v T) ref {
 	r := s.free
-	if r != 0 {
-		s.free = s.at(r).below
-	} else {
+	if r == 0 {
 		r = s.extend()
 	}
-	*s.at(r) = plate[T]{v, top}
+	p := s.at(r)
+	s.free = p.below
+	p.value, p.below = v, top
 	s.n++
 	return r
 }
