@@ -112,9 +112,10 @@
 // instead of running it twice. Equal delays keep their order. Merged calls of AddRateLimited
 // are not charged. The default limiter never answers with more than 1000 s. Metrics belong
 // to a queue, not to the process; gauges are read when asked for, and do not freeze. FIFO and
-// DeltaFIFO call their consumer outside the lock, so producers never wait for one; they
-// report to have synced when the last item has been processed, not popped; Replace is all or
-// nothing; a deletion of unknown final state is two fields of a [Delta], not another type.
-// A Store returns the error of an index function instead of panicking, and drops index
-// values that have lost their last object.
+// DeltaFIFO call their consumer outside the lock, so producers never wait for one, and put
+// back what it was given if it panics; they refuse writes after Close. A DeltaFIFO
+// reports to have synced when the last item has been processed, not popped; its Replace is all
+// or nothing; a deletion of unknown final state is two fields of a [Delta], not another
+// type. A Store returns the error of an index function instead of panicking, and has then
+// changed nothing.
 package typedqueue
