@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
+	crsource "sigs.k8s.io/controller-runtime/pkg/source"
 
 	"example.com/typedqueue"
 	"example.com/typedqueue/kube"
@@ -224,7 +224,7 @@ func TestMetrics_Controller(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = ctl.Watch(source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	err = ctl.Watch(crsource.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		for i := range 3 {
 			r := reconcile.Request{}
 			r.Name = fmt.Sprint("widget-", i)
