@@ -115,7 +115,7 @@ type consumerBefore struct {
 }
 
 func newConsumerBefore(h cache.ResourceEventHandlerFuncs) *consumerBefore {
-	store := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{"app": func(obj any) ([]string, error) {
+	store := cache.NewIndexer(cache.DeletionHandlingMetaNamespaceKeyFunc, cache.Indexers{"app": func(obj any) ([]string, error) {
 		return []string{obj.(*appsv1.Deployment).Labels["app"]}, nil
 	}})
 	fifo := cache.NewDeltaFIFOWithOptions(cache.DeltaFIFOOptions{
