@@ -106,74 +106,98 @@ func drawRatios(res *results) (*plot.Plot, vg.Length, error) {
 		return nil, 0, nil
 	}
 	slices.Reverse(benches) // the first on top
+	bottom, top := -0.6, float64(len(benches))-0.4
 	p := newPlot(res, "Time of a rival / time of ours, keys of two strings. Right of 1, ours is faster")
 	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.ConstantTicks{}
 	p.Add(plotter.NewGrid())
 
-	low, high := 1.0, 1.0
-	dots := map[string]plotter.XYs{}
 	var labels []string
 	legend := map[string]plot.Thumbnailer{}
 	for i, b := range benches {
 		labels = append(labels, short.Replace(b.name))
-		for _, rival := range b.rivals("") {
-			ratio := b.median(rival + "/ours")
-			low, high = min(low, ratio.Center), max(high, ratio.Center)
-			if rival != "client-go" {
-				dots[rival] = append(dots[rival], plotter.XY{X: ratio.Center, Y: float64(i)})
-				continue
-			}
-			bar, err := box(1, float64(i)-0.35, ratio.Center, float64(i)+0.35, colors[rival])
+		if b.has("client-go/ours") {
+			bar, err := addRatio(p, b.median("client-go/ours").Center, float64(i))
 			if err != nil {
 				return nil, 0, err
 			}
-			p.Add(bar)
-			legend[rival] = bar
-			value, err := plotter.NewLabels(plotter.XYLabels{
-				XYs:    plotter.XYs{{X: max(1, ratio.Center), Y: float64(i)}},
-				Labels: []string{fmt.Sprintf(" %.2g", ratio.Center)},
-			})
-			if err != nil {
-				return nil, 0, err
-			}
-			value.TextStyle[0].YAlign = -0.5
-			value.TextStyle[0].Font.Size = 8
-			p.Add(value)
+			legend["client-go"] = bar
 		}
 	}
+	low, high := 1.0, 1.0
 	for _, rival := range rank {
-		if len(dots[rival]) == 0 {
+		var points plotter.XYs
+		for i, b := range benches {
+			if b.has(rival + "/ours") {
+				ratio := b.median(rival + "/ours").Center
+				low, high = min(low, ratio), max(high, ratio)
+				points = append(points, plotter.XY{X: ratio, Y: float64(i)})
+			}
+		}
+		if rival == "client-go" || len(points) == 0 {
 			continue
 		}
-		s, err := plotter.NewScatter(dots[rival])
+		dots, err := addDots(p, points, colors[rival])
 		if err != nil {
 			return nil, 0, err
 		}
-		rim := *s // so that it shows on a bar
-		rim.Shape, rim.Radius, rim.Color = draw.CircleGlyph{}, 4, color.White
-		s.Shape, s.Radius, s.Color = draw.CircleGlyph{}, 3, colors[rival]
-		p.Add(&rim, s)
-		legend[rival] = s
+		legend[rival] = dots
 	}
-	one, err := plotter.NewLine(plotter.XYs{{X: 1, Y: -0.6}, {X: 1, Y: float64(len(benches)) - 0.4}})
+	one, err := plotter.NewLine(plotter.XYs{{X: 1, Y: bottom}, {X: 1, Y: top}})
 	if err != nil {
 		return nil, 0, err
 	}
 	one.Width = 1
 	p.Add(one)
-	for _, rival := range rank {
-		if t, ok := legend[rival]; ok {
-			p.Legend.Add(rival, t)
-		}
-	}
+	addLegend(p, legend)
 	p.Legend.XOffs = -4
 	room := 1 + float64(len(legend)) // rows, for the legend
 	p.NominalY(labels...)
 	p.Y.Tick.Label.Font.Size = 8
 	p.X.Min, p.X.Max = low*0.9, high*1.3
 	p.X.Tick.Marker = ticks(p.X.Min, p.X.Max)
-	p.Y.Min, p.Y.Max = -0.6-room, float64(len(benches))-0.4
+	p.Y.Min, p.Y.Max = bottom-room, top
 	return p, vg.Length(float64(len(benches))+room)*13 + 90, nil
+}
+
+// addRatio adds a bar from 1 to ratio, and the number behind it.
+func addRatio(p *plot.Plot, ratio, y float64) (*plotter.Polygon, error) {
+	bar, err := box(1, y-0.35, ratio, y+0.35, colors["client-go"])
+	if err != nil {
+		return nil, err
+	}
+	value, err := plotter.NewLabels(plotter.XYLabels{
+		XYs:    plotter.XYs{{X: max(1, ratio), Y: y}},
+		Labels: []string{fmt.Sprintf(" %.2g", ratio)},
+	})
+	if err != nil {
+		return nil, err
+	}
+	value.TextStyle[0].YAlign = -0.5
+	value.TextStyle[0].Font.Size = 8
+	p.Add(bar, value)
+	return bar, nil
+}
+
+// addDots adds dots with a white rim, so that they show on a bar.
+func addDots(p *plot.Plot, points plotter.XYs, fill color.Color) (*plotter.Scatter, error) {
+	s, err := plotter.NewScatter(points)
+	if err != nil {
+		return nil, err
+	}
+	rim := *s
+	rim.Shape, rim.Radius, rim.Color = draw.CircleGlyph{}, 4, color.White
+	s.Shape, s.Radius, s.Color = draw.CircleGlyph{}, 3, fill
+	p.Add(&rim, s)
+	return s, nil
+}
+
+// addLegend adds the contestants that are in it, in the order of the tables.
+func addLegend(p *plot.Plot, legend map[string]plot.Thumbnailer) {
+	for _, name := range rank {
+		if t, ok := legend[name]; ok {
+			p.Legend.Add(name, t)
+		}
+	}
 }
 
 // box is a filled rectangle. On a logarithmic axis a bar cannot start at 0.
@@ -237,11 +261,7 @@ func drawMemory(res *results) (*plot.Plot, vg.Length, error) {
 			legend[name] = bar
 		}
 	}
-	for _, name := range rank {
-		if t, ok := legend[name]; ok {
-			p.Legend.Add(name, t)
-		}
-	}
+	addLegend(p, legend)
 	p.Legend.Top, p.Legend.Left = true, true
 	p.Legend.XOffs = 6
 	p.NominalX(labels...)

@@ -29,8 +29,11 @@ func writeTables(w io.Writer, res *results) error {
 			writeTimes(out, g.title, benches)
 		}
 	}
-	if benches := res.beginning("Memory", "Kept"); len(benches) > 0 {
+	if benches := res.beginning("Memory"); len(benches) > 0 {
 		writeMemory(out, benches)
+	}
+	if benches := res.beginning("Kept"); len(benches) > 0 {
+		writeKept(out, benches)
 	}
 	if benches := res.beginning("Growth"); len(benches) > 0 {
 		writeGrowth(out, benches)
@@ -130,57 +133,68 @@ var measures = []struct{ unit, title string }{
 	{"worst-peak-", "worst peak"},
 }
 
+// writeMemory writes a row for each kind of item and measure.
 func writeMemory(w io.Writer, benches []*bench) {
-	names := []string{}
-	for _, name := range rank {
-		if slices.ContainsFunc(benches, func(b *bench) bool { return b.has(name+"-B/item") || b.has(name+"-kept-KiB") }) {
-			names = append(names, name)
-		}
-	}
+	names := measured(benches, "-B/item")
 	fmt.Fprint(w, "### Memory: bytes per item (and rival / ours)\n\n")
 	row(w, append(append([]string{"what", "measured"}, names...), "target")...)
 	rule(w, 2, len(names), 1)
 	for _, b := range benches {
-		if b.base() == "Kept" {
-			continue
-		}
 		for _, m := range measures {
 			cells := []string{b.variant(), m.title}
 			reached, wanted := 0, 0
 			for _, name := range names {
-				if !b.has(name + "-" + m.unit + "B/item") {
-					cells = append(cells, "")
-					continue
-				}
-				cell := fmt.Sprintf("%.0f", b.median(name+"-"+m.unit+"B/item").Center)
-				if name != "ours" {
-					ratio := b.median(name + "/ours-" + m.unit + "B").Center
-					cell += fmt.Sprintf(" (%.2f)", ratio)
-					if t, ok := targetOf(b.name, name); ok {
-						wanted++
-						if t.met(ratio) {
-							reached++
-						} else {
-							cell = "**" + cell + "**"
-						}
-					}
-				}
+				cell, target, met := memoryCell(b, name, m.unit)
 				cells = append(cells, cell)
+				if target {
+					wanted++
+				}
+				if met {
+					reached++
+				}
 			}
 			row(w, append(cells, fmt.Sprintf("%d of %d met", reached, wanted))...)
 		}
 	}
 	fmt.Fprintln(w)
-	if !slices.ContainsFunc(benches, func(b *bench) bool { return b.base() == "Kept" }) {
-		return
+}
+
+// measured returns who has a figure of that unit in any of benches.
+func measured(benches []*bench, unit string) (names []string) {
+	for _, name := range rank {
+		if slices.ContainsFunc(benches, func(b *bench) bool { return b.has(name + unit) }) {
+			names = append(names, name)
+		}
 	}
+	return names
+}
+
+// memoryCell returns what one contestant takes, whether there is a target for it, and whether
+// that is met.
+func memoryCell(b *bench, name, unit string) (cell string, wanted, met bool) {
+	if !b.has(name + "-" + unit + "B/item") {
+		return "", false, false
+	}
+	cell = fmt.Sprintf("%.0f", b.median(name+"-"+unit+"B/item").Center)
+	if name == "ours" {
+		return cell, false, false
+	}
+	ratio := b.median(name + "/ours-" + unit + "B").Center
+	cell += fmt.Sprintf(" (%.2f)", ratio)
+	t, wanted := targetOf(b.name, name)
+	if met = wanted && t.met(ratio); wanted && !met {
+		cell = "**" + cell + "**"
+	}
+	return cell, wanted, met
+}
+
+// writeKept writes a row for each type of key.
+func writeKept(w io.Writer, benches []*bench) {
+	names := measured(benches, "-kept-KiB")
 	fmt.Fprint(w, "### Kept after a burst of 1,000,000, KiB\n\n")
 	row(w, append(append([]string{"key"}, names...), "target")...)
 	rule(w, 1, len(names), 1)
 	for _, b := range benches {
-		if b.base() != "Kept" {
-			continue
-		}
 		cells := []string{strings.TrimPrefix(b.variant(), "key=")}
 		for _, name := range names {
 			cell := ""
