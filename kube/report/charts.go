@@ -85,62 +85,51 @@ var short = strings.NewReplacer(
 	"/producers=", " ", "/consumers=", " to ", "/indexes=", ", indexes: ", "/index=", " by ", "/delay=", " after ",
 )
 
-// charted tells whether a benchmark is in the chart of ratios: of those with keys, the
-// ones with structs are.
-func charted(b *bench) bool {
-	return !strings.Contains(b.name, "key=") || strings.HasSuffix(b.name, "key=struct")
+// charted returns the benchmarks in the chart of ratios, the last first: of those with keys,
+// the ones with structs.
+func charted(res *results) (benches []*bench) {
+	for _, g := range groups {
+		for _, b := range res.beginning(g.begins...) {
+			if !strings.Contains(b.name, "key=") || strings.HasSuffix(b.name, "key=struct") {
+				benches = append(benches, b)
+			}
+		}
+	}
+	slices.Reverse(benches)
+	return benches
 }
 
 // drawRatios draws a bar for each workload: how many times as long client-go takes. Other
 // rivals are dots.
 func drawRatios(res *results) (*plot.Plot, vg.Length, error) {
-	var benches []*bench
-	for _, g := range groups {
-		for _, b := range res.beginning(g.begins...) {
-			if charted(b) {
-				benches = append(benches, b)
-			}
-		}
-	}
+	benches := charted(res)
 	if len(benches) == 0 {
 		return nil, 0, nil
 	}
-	slices.Reverse(benches) // the first on top
 	bottom, top := -0.6, float64(len(benches))-0.4
 	p := newPlot(res, "Time of a rival / time of ours, keys of two strings. Right of 1, ours is faster")
 	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.ConstantTicks{}
 	p.Add(plotter.NewGrid())
 
-	var labels []string
 	legend := map[string]plot.Thumbnailer{}
-	for i, b := range benches {
-		labels = append(labels, short.Replace(b.name))
-		if b.has("client-go/ours") {
-			bar, err := addRatio(p, b.median("client-go/ours").Center, float64(i))
-			if err != nil {
-				return nil, 0, err
-			}
-			legend["client-go"] = bar
-		}
-	}
 	low, high := 1.0, 1.0
 	for _, rival := range rank {
-		var points plotter.XYs
-		for i, b := range benches {
-			if b.has(rival + "/ours") {
-				ratio := b.median(rival + "/ours").Center
-				low, high = min(low, ratio), max(high, ratio)
-				points = append(points, plotter.XY{X: ratio, Y: float64(i)})
-			}
-		}
-		if rival == "client-go" || len(points) == 0 {
+		ratios := ratiosOf(benches, rival)
+		if len(ratios) == 0 {
 			continue
 		}
-		dots, err := addDots(p, points, colors[rival])
+		add := addDots
+		if rival == "client-go" {
+			add = addBars
+		}
+		t, err := add(p, ratios, colors[rival])
 		if err != nil {
 			return nil, 0, err
 		}
-		legend[rival] = dots
+		legend[rival] = t
+		for _, r := range ratios {
+			low, high = min(low, r.X), max(high, r.X)
+		}
 	}
 	one, err := plotter.NewLine(plotter.XYs{{X: 1, Y: bottom}, {X: 1, Y: top}})
 	if err != nil {
@@ -151,6 +140,10 @@ func drawRatios(res *results) (*plot.Plot, vg.Length, error) {
 	addLegend(p, legend)
 	p.Legend.XOffs = -4
 	room := 1 + float64(len(legend)) // rows, for the legend
+	var labels []string
+	for _, b := range benches {
+		labels = append(labels, short.Replace(b.name))
+	}
 	p.NominalY(labels...)
 	p.Y.Tick.Label.Font.Size = 8
 	p.X.Min, p.X.Max = low*0.9, high*1.3
@@ -159,27 +152,40 @@ func drawRatios(res *results) (*plot.Plot, vg.Length, error) {
 	return p, vg.Length(float64(len(benches))+room)*13 + 90, nil
 }
 
-// addRatio adds a bar from 1 to ratio, and the number behind it.
-func addRatio(p *plot.Plot, ratio, y float64) (*plotter.Polygon, error) {
-	bar, err := box(1, y-0.35, ratio, y+0.35, colors["client-go"])
-	if err != nil {
-		return nil, err
+// ratiosOf returns how many times as long a rival takes, at the number of the benchmark.
+func ratiosOf(benches []*bench, rival string) (ratios plotter.XYs) {
+	for i, b := range benches {
+		if b.has(rival + "/ours") {
+			ratios = append(ratios, plotter.XY{X: b.median(rival + "/ours").Center, Y: float64(i)})
+		}
 	}
-	value, err := plotter.NewLabels(plotter.XYLabels{
-		XYs:    plotter.XYs{{X: max(1, ratio), Y: y}},
-		Labels: []string{fmt.Sprintf(" %.2g", ratio)},
-	})
-	if err != nil {
-		return nil, err
+	return ratios
+}
+
+// addBars adds a bar from 1 to each ratio, and the number behind it.
+func addBars(p *plot.Plot, ratios plotter.XYs, fill color.Color) (t plot.Thumbnailer, err error) {
+	for _, r := range ratios {
+		bar, err := box(1, r.Y-0.35, r.X, r.Y+0.35, fill)
+		if err != nil {
+			return nil, err
+		}
+		value, err := plotter.NewLabels(plotter.XYLabels{
+			XYs:    plotter.XYs{{X: max(1, r.X), Y: r.Y}},
+			Labels: []string{fmt.Sprintf(" %.2g", r.X)},
+		})
+		if err != nil {
+			return nil, err
+		}
+		value.TextStyle[0].YAlign = -0.5
+		value.TextStyle[0].Font.Size = 8
+		p.Add(bar, value)
+		t = bar
 	}
-	value.TextStyle[0].YAlign = -0.5
-	value.TextStyle[0].Font.Size = 8
-	p.Add(bar, value)
-	return bar, nil
+	return t, nil
 }
 
 // addDots adds dots with a white rim, so that they show on a bar.
-func addDots(p *plot.Plot, points plotter.XYs, fill color.Color) (*plotter.Scatter, error) {
+func addDots(p *plot.Plot, points plotter.XYs, fill color.Color) (plot.Thumbnailer, error) {
 	s, err := plotter.NewScatter(points)
 	if err != nil {
 		return nil, err
