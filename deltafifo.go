@@ -51,7 +51,7 @@ func (d Deltas[V]) newestObject() (obj V, ok bool) {
 	return obj, false
 }
 
-// packed is a Delta as a DeltaFIFO keeps it: in half the room, as few labels serve for all.
+// packed is a Delta as a DeltaFIFO keeps it, in half the room: a few labels serve all of them.
 type packed[V any] struct {
 	object V
 	*label

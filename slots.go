@@ -43,6 +43,7 @@ func (s *slots[I, E]) extend() I {
 	return s.used
 }
 
+// grow makes room for one more slot.
 func (s *slots[I, E]) grow() {
 	switch n := len(s.chunks); {
 	case uint32(s.used) == math.MaxUint32:
@@ -50,7 +51,9 @@ func (s *slots[I, E]) grow() {
 	case n == 0:
 		s.chunks = append(s.chunks, make([]E, 8))
 	case len(s.chunks[n-1]) < chunkLen: // the first one
-		s.chunks[0] = append(make([]E, 0, 2*len(s.chunks[0])), s.chunks[0]...)[:2*len(s.chunks[0])]
+		grown := make([]E, 2*len(s.chunks[0]))
+		copy(grown, s.chunks[0])
+		s.chunks[0] = grown
 	default:
 		s.chunks = append(s.chunks, s.newChunk())
 	}

@@ -24,7 +24,7 @@ func (s *stacks[T]) push(top ref, v T) ref {
 		r = s.extend()
 	}
 	p := s.at(r)
-	s.free = p.below
+	s.free = p.below // none, if the slot is new (C2)
 	p.value, p.below = v, top
 	s.n++
 	return r

@@ -127,7 +127,7 @@ func TestDifferences(t *testing.T) {
 	}
 	was, err := os.ReadFile(file)
 	must(err)
-	if runtime.GOARCH != "amd64" { // where client-go's overflow shows as it does there
+	if runtime.GOARCH != "amd64" { // elsewhere client-go's overflow looks different
 		return
 	}
 	if !bytes.Equal(is, was) {

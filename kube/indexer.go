@@ -36,9 +36,10 @@ import (
 // this Indexer said last. Writes to s itself, so also those of [typedqueue.Apply], do not
 // count. It means something only if all writes come in the source's order, as from a Reflector
 // that fills the Indexer itself; a DeltaFIFO between them reorders keys. Such a Reflector
-// tells bookmarks too, as this is a cache.ResourceVersionUpdater; no cache.Store can be its
-// ReflectorBookmarkStore. Nor is this a cache.TransactionStore, as a Store has no write of
-// several objects but Replace. Resync does nothing.
+// tells bookmarks too, as this is a cache.ResourceVersionUpdater. It is no
+// cache.ReflectorBookmarkStore, whose Bookmark is not that of a cache.Store, and no
+// cache.TransactionStore, as a Store has no write of several objects but Replace. Resync does
+// nothing.
 //
 // All methods may be called concurrently. Writes wait for other writes, reads for no
 // caller's function. AsIndexer panics if s is nil or an index function is.

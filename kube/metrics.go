@@ -104,12 +104,12 @@ func (p *Publisher) Run(ctx context.Context, q StatsQueue, interval time.Duratio
 	}
 	t := time.NewTicker(interval)
 	defer t.Stop()
-	defer p.Publish(q)
 	for {
 		p.Publish(q)
 		select {
 		case <-t.C:
 		case <-ctx.Done():
+			p.Publish(q)
 			return
 		}
 	}

@@ -110,6 +110,7 @@ func TestPublisherBadInput(t *testing.T) {
 		"interval is not positive": func() { p.Run(t.Context(), q, 0) },
 		"context":                  func() { p.Run(none, q, time.Second) },
 		"nil queue":                func() { p.Publish(nil) },
+		"queue":                    func() { p.Run(t.Context(), nil, time.Second) },
 	} {
 		if got := attempt(f); !strings.HasPrefix(got, "panics: typedqueue: ") || !strings.Contains(got, what) {
 			t.Errorf("%s: %s", what, got)

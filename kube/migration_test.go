@@ -19,9 +19,8 @@ import (
 	cachetesting "k8s.io/client-go/tools/cache/testing"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"example.com/typedqueue"
@@ -50,6 +49,7 @@ func newTypedAfter(reconcile func(context.Context, string) error) *typedAfter {
 }
 
 func (c *typedAfter) Run(ctx context.Context, workers int) error {
+	defer c.queue.ShutDown()
 	opts := typedqueue.RunOptions[string]{Workers: workers, MaxAttempts: 16}
 	return c.queue.Run(ctx, opts, c.reconcile)
 }
@@ -183,9 +183,7 @@ func failing[T comparable](times int) (reconcile func(context.Context, T) error,
 // TestMigration_Typed runs the controller of the guide before, in the middle and after: each
 // tries a and b until they succeed, and gives up what never does after 16 attempts.
 func TestMigration_Typed(t *testing.T) {
-	type queue interface {
-		workqueue.TypedRateLimitingInterface[string]
-	}
+	type queue = workqueue.TypedRateLimitingInterface[string]
 	for name, start := range map[string]func(context.Context, func(context.Context, string) error) queue{
 		"before": func(ctx context.Context, reconcile func(context.Context, string) error) queue {
 			c := newTypedBefore(reconcile)
@@ -225,6 +223,9 @@ func TestMigration_Typed(t *testing.T) {
 					}
 					cancel()
 					synctest.Wait()
+					if !q.ShuttingDown() {
+						t.Error("the queue is not shut down")
+					}
 					time.Sleep(time.Second) // client-go's delaying queue ends at its next tick
 				})
 			})
@@ -265,19 +266,44 @@ func TestMigration_Untyped(t *testing.T) {
 	})
 }
 
+// TestMigration_ControllerRuntime runs a manager with each of the guide's controllers, which
+// reconciles what exists.
 func TestMigration_ControllerRuntime(t *testing.T) {
-	mgr, err := ctrl.NewManager(&rest.Config{Host: "127.0.0.1"}, ctrl.Options{
-		Metrics:    server.Options{BindAddress: "0"},
-		Controller: config.Controller{SkipNameValidation: new(true)},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
-		return reconcile.Result{}, nil
-	})
-	if err := errors.Join(setUpBefore(mgr, r), setUpAfter(mgr, r), setUpWithMetrics(mgr, r, queueprom.NewCollector())); err != nil {
-		t.Error(err)
+	for name, setUp := range map[string]func(ctrl.Manager, reconcile.Reconciler) error{
+		"before": setUpBefore,
+		"after":  setUpAfter,
+		"with metrics": func(mgr ctrl.Manager, r reconcile.Reconciler) error {
+			return setUpWithMetrics(mgr, r, queueprom.NewCollector())
+		},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			opts := managerOptions(fake.NewClientBuilder().WithObjects(deployment(0), deployment(1)).Build())
+			opts.Controller.SkipNameValidation = new(true) // controller-runtime remembers names for as long as the process lives
+			mgr, err := ctrl.NewManager(&rest.Config{Host: "http://nowhere.invalid"}, opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d := newDiary()
+			err = setUp(mgr, reconcile.Func(func(_ context.Context, req reconcile.Request) (reconcile.Result, error) {
+				d.note(req)
+				return reconcile.Result{}, nil
+			}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- mgr.Start(ctx) }()
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			got := d.who()
+			slices.Sort(got)
+			wantStrings(t, "reconciled", got, deployment(0).Name, deployment(1).Name)
+			cancel()
+			if err := <-ended; err != nil {
+				t.Errorf("the manager returned %v", err)
+			}
+		})
 	}
 }
 

@@ -55,7 +55,7 @@ func (q PriorityQueue[T]) AddWithOpts(o priorityqueue.AddOpts, items ...T) {
 		if o.After > 0 || !o.RateLimited {
 			after(item, o.After)
 		}
-		if o.RateLimited { // second, as an Add ends a wait, but none begins beside one that is ready
+		if o.RateLimited { // second: should the limiter say 0, this Add ends the wait, which else would begin beside it
 			limited(item)
 		}
 	}

@@ -42,7 +42,7 @@ type sampleQueue struct {
 }
 
 func oursByHand() sampleQueue {
-	q := typedqueue.NewRateLimitingQueue(newSampleLimiter(), typedqueue.Options{TrackTime: true})
+	q := typedqueue.NewRateLimitingQueue(sample.NewLimiter(), typedqueue.Options{TrackTime: true})
 	return sampleQueue{q, sample.ByHand, q}
 }
 
@@ -55,12 +55,7 @@ func oursWithRun() sampleQueue {
 }
 
 func clientGoByHand() sampleQueue {
-	return sampleQueue{workqueue.NewTypedRateLimitingQueue(newSampleLimiter()), sample.ByHand, nil}
-}
-
-// newSampleLimiter is controller-runtime's default.
-func newSampleLimiter() workqueue.TypedRateLimiter[cache.ObjectName] {
-	return workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](5*time.Millisecond, 1000*time.Second)
+	return sampleQueue{workqueue.NewTypedRateLimitingQueue(sample.NewLimiter()), sample.ByHand, nil}
 }
 
 // TestSampleController runs one controller with the same objects, changes and faults on our

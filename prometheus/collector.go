@@ -2,8 +2,8 @@
 // client-go's work queues have there, so that dashboards and alerts made for those go on
 // working.
 //
-// A queue needs the functions that measure it when it is made, and only then can be looked
-// at. So its name is claimed first, and then watches it:
+// A queue is made with the functions that measure it, and can be watched only once it is made.
+// So its name is claimed first, as a [Series], which has those functions and then watches it:
 //
 //	collector := queueprom.NewCollector()
 //	prometheus.MustRegister(collector) // once
@@ -45,7 +45,7 @@ var ErrClaimed = errors.New("typedqueue: name is claimed already")
 type Collector struct {
 	controllerRuntime bool               // has its labels and help texts
 	descs             []*prometheus.Desc // of families, in their order
-	described         []*prometheus.Desc // those that the registry does not have of somebody else
+	described         []*prometheus.Desc // those that nobody else has registered
 
 	mu     sync.Mutex         // guards everything below, and the series' own fields
 	series map[string]*Series // by name; those of a collected queue stay until somebody looks

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"image/color"
 	"strconv"
@@ -14,31 +13,29 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgsvg"
+
+	"example.com/typedqueue/kube/internal/chart"
 )
 
-// The size is that of a README's picture.
-const width, height = 8.5 * vg.Inch, 7.5 * vg.Inch
+const height = 7.5 * vg.Inch
 
 var styles = []draw.LineStyle{ // of the recordings, in turn
-	{Color: color.RGBA{R: 0x1a, G: 0x7f, B: 0x37, A: 0xff}, Width: 2.2},
-	{Color: color.RGBA{R: 0x32, G: 0x6c, B: 0xe5, A: 0xff}, Width: 1.1},
+	{Color: chart.Ours, Width: 2.2},
+	{Color: chart.ClientGo, Width: 1.1},
 }
-
-var grey = color.RGBA{R: 0x57, G: 0x60, B: 0x6a, A: 0xff}
 
 // drawSVG draws recordings of one scenario, a line in each of three panels for each.
 func drawSVG(captions []string, all []recording) ([]byte, error) {
-	plot.DefaultFont = font.Font{Typeface: "Liberation", Variant: "Sans"}
-	plotter.DefaultFont = plot.DefaultFont
+	chart.UseFont()
 	var panels [][]*plot.Plot
-	for _, draw := range []func([]recording) (*plot.Plot, error){drawDepth, drawLatency, drawRetries} {
-		p, err := draw(all)
+	for _, panel := range []func([]recording) (*plot.Plot, error){drawDepth, drawLatency, drawRetries} {
+		p, err := panel(all)
 		if err != nil {
 			return nil, err
 		}
 		panels = append(panels, []*plot.Plot{p})
 	}
-	canvas := vgsvg.New(width, height)
+	canvas := vgsvg.New(chart.Width, height)
 	page := draw.New(canvas)
 	page.SetColor(color.White)
 	page.Fill(page.Rectangle.Path())
@@ -48,12 +45,7 @@ func drawSVG(captions []string, all []recording) ([]byte, error) {
 	for i, row := range plot.Align(panels, tiles, page) {
 		panels[i][0].Draw(row[0])
 	}
-	var svg bytes.Buffer
-	if _, err := canvas.WriteTo(&svg); err != nil {
-		return nil, err
-	}
-	const face = "font-family:Liberation Sans" // what it was measured with; the others are like it
-	return bytes.ReplaceAll(svg.Bytes(), []byte(face), []byte(face+",Arial,Helvetica,sans-serif")), nil
+	return chart.SVG(canvas)
 }
 
 // header writes a title and captions on top of page and returns what is left of it.
@@ -67,7 +59,7 @@ func header(page draw.Canvas, title string, captions ...string) draw.Canvas {
 	}
 	write(12, color.Black, title)
 	for _, line := range captions {
-		write(9, grey, line)
+		write(9, chart.Grey, line)
 	}
 	return draw.Crop(page, 0, 0, 0, y-page.Max.Y-4)
 }
@@ -228,7 +220,7 @@ func addPhases(p *plot.Plot, r recording, named bool) error {
 		if len(names.Labels) == 0 {
 			x = 0 // the axis is mark enough
 		} else {
-			mark := draw.LineStyle{Color: grey, Width: 0.5, Dashes: []vg.Length{2, 2}}
+			mark := draw.LineStyle{Color: chart.Grey, Width: 0.5, Dashes: []vg.Length{2, 2}}
 			if _, err := addLine(p, plotter.XYs{{X: x, Y: p.Y.Min}, {X: x, Y: p.Y.Max}}, mark); err != nil {
 				return err
 			}
@@ -244,7 +236,7 @@ func addPhases(p *plot.Plot, r recording, named bool) error {
 		return err
 	}
 	for i := range labels.TextStyle {
-		labels.TextStyle[i] = newText(8, grey)
+		labels.TextStyle[i] = newText(8, chart.Grey)
 		labels.TextStyle[i].YAlign = draw.YTop
 	}
 	labels.Offset = vg.Point{X: 3, Y: -2}

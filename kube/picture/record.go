@@ -4,13 +4,13 @@ import (
 	"context"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 
 	"example.com/typedqueue"
+	"example.com/typedqueue/kube"
 	"example.com/typedqueue/kube/internal/sample"
 )
 
@@ -87,7 +87,7 @@ func scrape(r *sample.Run, q queue, done <-chan struct{}) (points []point) {
 			phase:   r.Phase(),
 			depth:   q.Len(),
 			waited:  q.waits.take(),
-			retries: q.retries(),
+			retries: int(q.stats().Retries),
 		})
 	}
 }
@@ -95,29 +95,26 @@ func scrape(r *sample.Run, q queue, done <-chan struct{}) (points []point) {
 // queue is a queue under the controller, with its own metrics.
 type queue struct {
 	sample.Queue
-	name    string
-	waits   *waits
-	retries func() int
-}
-
-// newLimiter is controller-runtime's default one.
-func newLimiter() workqueue.TypedRateLimiter[cache.ObjectName] {
-	return workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](5*time.Millisecond, 1000*time.Second)
+	name  string
+	waits *waits
+	stats func() typedqueue.Stats
 }
 
 func newOurs() queue {
 	w := new(waits)
-	q := typedqueue.NewRateLimitingQueue(newLimiter(), typedqueue.Options{Metrics: typedqueue.Metrics{Waited: w.add}})
-	return queue{q, "ours", w, func() int { return int(q.Stats().Retries) }}
+	q := typedqueue.NewRateLimitingQueue(sample.NewLimiter(), typedqueue.Options{Metrics: typedqueue.Metrics{Waited: w.add}})
+	return queue{q, "ours", w, q.Stats}
 }
 
 func newClientGo() queue {
-	p := provider{new(waits), new(counter)}
-	q := workqueue.NewTypedRateLimitingQueueWithConfig(newLimiter(), workqueue.TypedRateLimitingQueueConfig[cache.ObjectName]{
-		Name:            "client-go", // without a name there are no metrics
-		MetricsProvider: p,
+	const name = "client-go" // without one there are no metrics
+	w := new(waits)
+	r := &kube.Recorder{Metrics: func(string) typedqueue.Metrics { return typedqueue.Metrics{Waited: w.add} }}
+	q := workqueue.NewTypedRateLimitingQueueWithConfig(sample.NewLimiter(), workqueue.TypedRateLimitingQueueConfig[cache.ObjectName]{
+		Name:            name,
+		MetricsProvider: r,
 	})
-	return queue{q, "client-go", p.waits, p.retries.value}
+	return queue{q, name, w, r.Queue(name).Stats}
 }
 
 // waits are how long items were ready that have been handed out.
@@ -132,9 +129,6 @@ func (w *waits) add(d time.Duration) {
 	w.all = append(w.all, d)
 }
 
-// Observe makes w client-go's metric for latency.
-func (w *waits) Observe(seconds float64) { w.add(time.Duration(seconds * float64(time.Second))) }
-
 // take returns, sorted, what has been added since the last take.
 func (w *waits) take() []time.Duration {
 	w.mu.Lock()
@@ -144,36 +138,3 @@ func (w *waits) take() []time.Duration {
 	slices.Sort(all)
 	return all
 }
-
-// counter is client-go's metric for retries.
-type counter struct{ n atomic.Int64 }
-
-func (c *counter) Inc()       { c.n.Add(1) }
-func (c *counter) value() int { return int(c.n.Load()) }
-
-// provider keeps two of client-go's metrics.
-type provider struct {
-	waits   *waits
-	retries *counter
-}
-
-func (p provider) NewLatencyMetric(string) workqueue.HistogramMetric { return p.waits }
-func (p provider) NewRetriesMetric(string) workqueue.CounterMetric   { return p.retries }
-
-func (provider) NewDepthMetric(string) workqueue.GaugeMetric            { return ignored{} }
-func (provider) NewAddsMetric(string) workqueue.CounterMetric           { return ignored{} }
-func (provider) NewWorkDurationMetric(string) workqueue.HistogramMetric { return ignored{} }
-func (provider) NewUnfinishedWorkSecondsMetric(string) workqueue.SettableGaugeMetric {
-	return ignored{}
-}
-func (provider) NewLongestRunningProcessorSecondsMetric(string) workqueue.SettableGaugeMetric {
-	return ignored{}
-}
-
-// ignored is a metric that keeps nothing.
-type ignored struct{}
-
-func (ignored) Inc()            {}
-func (ignored) Dec()            {}
-func (ignored) Set(float64)     {}
-func (ignored) Observe(float64) {}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"image/color"
 	"math"
@@ -12,28 +11,25 @@ import (
 	"strings"
 
 	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
+
+	"example.com/typedqueue/kube/internal/chart"
 )
 
-// width is that of a README.
-const width = 8.5 * vg.Inch
-
 var colors = map[string]color.Color{
-	"ours":               color.RGBA{R: 0x1a, G: 0x7f, B: 0x37, A: 0xff},
-	"client-go":          color.RGBA{R: 0x32, G: 0x6c, B: 0xe5, A: 0xff},
+	"ours":               chart.Ours,
+	"client-go":          chart.ClientGo,
 	"client-go-RealFIFO": color.RGBA{R: 0x8a, G: 0xb4, B: 0xf8, A: 0xff},
 	"controller-runtime": color.RGBA{R: 0xd9, G: 0x6c, B: 0x06, A: 0xff},
 	"kwok":               color.RGBA{R: 0x82, G: 0x50, B: 0xdf, A: 0xff},
 	"channel":            color.RGBA{R: 0xcf, G: 0x22, B: 0x2e, A: 0xff},
-	"floor":              color.RGBA{R: 0x57, G: 0x60, B: 0x6a, A: 0xff},
+	"floor":              chart.Grey,
 }
 
 func drawAll(dir string, res *results) error {
-	plot.DefaultFont = font.Font{Typeface: "Liberation", Variant: "Sans"}
-	plotter.DefaultFont = plot.DefaultFont
+	chart.UseFont()
 	for name, draw := range map[string]func(*results) (*plot.Plot, vg.Length, error){
 		"ratios.svg": drawRatios,
 		"memory.svg": drawMemory,
@@ -53,18 +49,17 @@ func drawAll(dir string, res *results) error {
 	return nil
 }
 
-// save writes p as SVG, with names of fonts that are like the one it was measured with.
+// save writes p as SVG.
 func save(p *plot.Plot, height vg.Length, file string) error {
-	svg, err := p.WriterTo(width, height, "svg")
+	drawing, err := p.WriterTo(chart.Width, height, "svg")
 	if err != nil {
 		return err
 	}
-	var text bytes.Buffer
-	if _, err := svg.WriteTo(&text); err != nil {
+	svg, err := chart.SVG(drawing)
+	if err != nil {
 		return err
 	}
-	const face = "font-family:Liberation Sans"
-	return os.WriteFile(file, bytes.ReplaceAll(text.Bytes(), []byte(face), []byte(face+",Arial,Helvetica,sans-serif")), 0o666)
+	return os.WriteFile(file, svg, 0o666)
 }
 
 // newPlot is a white sheet with a title, and below it where the figures come from.

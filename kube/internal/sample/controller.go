@@ -20,6 +20,12 @@ import (
 // Queue is what the controller needs of a work queue.
 type Queue = workqueue.TypedRateLimitingInterface[cache.ObjectName]
 
+// NewLimiter returns controller-runtime's default limiter. Unlike client-go's it has no bucket
+// over all items, for which a run with many faults would wait.
+func NewLimiter() workqueue.TypedRateLimiter[cache.ObjectName] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](5*time.Millisecond, 1000*time.Second)
+}
+
 // Loop runs so many workers, which call reconcile for what they get from q, until q has
 // been shut down and is empty. An error of reconcile means that the key is to be tried again.
 type Loop func(ctx context.Context, q Queue, workers int, reconcile func(context.Context, cache.ObjectName) error) error

@@ -132,7 +132,7 @@ func (r *Run) Check() error {
 }
 
 // Settle waits until Check finds nothing, at most for limit. It returns how long that took,
-// and what Check has found last.
+// and what Check has found last. Like Check, it must not be called before Play has returned.
 func (r *Run) Settle(limit time.Duration) (time.Duration, error) {
 	begin := time.Now()
 	for {

@@ -33,7 +33,7 @@ var deployments = appsv1.SchemeGroupVersion.WithResource("deployments")
 type server struct {
 	client   *fake.Clientset
 	tracker  clienttesting.ObjectTracker
-	watching chan struct{} // closed once somebody watches: the tracker remembers no deletion for who comes later
+	watching chan struct{} // closed once somebody watches: the tracker tells a later watch of no earlier deletion
 
 	seed uint64
 	user *rand.Rand                 // for Play's goroutine alone
