@@ -103,7 +103,7 @@ func (q *queue[T]) Snapshot() Snapshot[T] {
 		s.Processing = append(s.Processing, Processing[T]{e.key, q.age(e, now)})
 	}
 	waits := make([]moment[T], 0, q.waits.len())
-	for _, n := range q.waits.items {
+	for n := range q.waits.all {
 		waits = append(waits, moment[T]{n, q.entries.at(n.id).key})
 	}
 	q.mu.Unlock()

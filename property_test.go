@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"math/rand/v2"
 	"reflect"
 	"runtime"
 	"slices"
@@ -53,9 +54,11 @@ func mustCheck(t *rapid.T, err error) {
 
 func checkHeap[I ~uint32](h *heap[I]) error {
 	seqs := map[uint32]bool{}
-	for i, n := range h.items {
+	i := root - 1
+	for n := range h.all {
+		i++
 		switch {
-		case i > 0 && n.before(h.items[(i-1)/fanout]):
+		case i > root && n.before(*h.nodes.at(parent(i))):
 			return broken("H1", "the node at %d is before its parent", i)
 		case int(n.id) >= len(h.places) || h.places[n.id] != uint32(i):
 			return broken("H2", "the place of %d is not %d", n.id, i)
@@ -64,7 +67,13 @@ func checkHeap[I ~uint32](h *heap[I]) error {
 		}
 		seqs[n.seq] = true
 	}
-	return nil
+	switch {
+	case h.n > 0 && h.last() > int(h.nodes.used):
+		return broken("H1", "%d nodes, the last slot is %d", h.n, h.nodes.used)
+	case h.nodes.sparse(h.n):
+		return broken("Q9", "%d nodes in %d slots", h.n, h.nodes.used)
+	}
+	return checkSlots(&h.nodes)
 }
 
 func TestHeapCheck(t *testing.T) {
@@ -72,11 +81,11 @@ func TestHeapCheck(t *testing.T) {
 		invariant string
 		corrupt   func(*heap[ref])
 	}{
-		{"H1", func(h *heap[ref]) { h.items[5].at = -1 }},
+		{"H1", func(h *heap[ref]) { h.nodes.at(root + 5).at = -1 }},
 		{"H2", func(h *heap[ref]) { h.places[5] = 4 }},
 		{"H2", func(h *heap[ref]) { h.places = h.places[:5] }},
 		{"H3", func(h *heap[ref]) { h.seq-- }},
-		{"H3", func(h *heap[ref]) { h.items[5].seq = h.items[4].seq }},
+		{"H3", func(h *heap[ref]) { h.nodes.at(root + 5).seq = h.nodes.at(root + 4).seq }},
 	} {
 		var h heap[ref]
 		for i := range ref(6) {
@@ -129,7 +138,7 @@ func TestHeapProperty(t *testing.T) {
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"push": func(t *rapid.T) { push(ats.Draw(t, "at")) },
-			"pushMany": func(t *rapid.T) { // so that it shrinks later
+			"pushMany": func(t *rapid.T) {
 				for range 3 * keepCap {
 					push(ats.Draw(t, "at"))
 				}
@@ -181,12 +190,42 @@ func TestHeapProperty(t *testing.T) {
 				if len(model) > 0 && (node[ref]{h.top().at, 0, h.top().id}) != (node[ref]{model[first()].at, 0, model[first()].id}) {
 					t.Fatalf("top = %+v, want %+v", h.top(), model[first()])
 				}
-				if c := cap(h.items); c > keepCap && c > 8*(h.len()+1) {
-					t.Fatalf("Q9: %d elements keep room for %d", h.len(), c)
-				}
 			},
 		})
 	})
+}
+
+// TestHeap_Q9_Shrinks empties a heap of many chunks, from the top and from everywhere.
+func TestHeap_Q9_Shrinks(t *testing.T) {
+	const n = 5*chunkLen + 1
+	rnd := rand.New(rand.NewPCG(1, 2))
+	var h heap[ref]
+	for range 2 {
+		in := make([]bool, n)
+		for id := range in {
+			h.push(ref(id), rnd.Int64N(n))
+			in[id] = true
+		}
+		for i, id := range rnd.Perm(n) {
+			if i%64 == 0 {
+				if err := checkHeap(&h); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if in[id] {
+				h.remove(ref(id))
+				in[id] = false
+			}
+			if i%2 == 0 && h.len() > 0 {
+				top := h.top().id
+				h.remove(top)
+				in[top] = false
+			}
+		}
+		if h.len() != 0 || h.nodes.used > slotsKeep {
+			t.Errorf("%d nodes in %d slots, want none in few", h.len(), h.nodes.used)
+		}
+	}
 }
 
 // table
@@ -652,7 +691,7 @@ func checkOrder[K comparable, A any](o *order[K, A], t *table[K, A], priority fu
 			return broken("O2", "level %d of priority %d is found at %d", id, l.priority, p)
 		case l.n == 0:
 			return broken("O1", "the level of priority %d is empty", p)
-		case int(id) >= len(o.open.places) || int(o.open.places[id]) >= o.open.len() || o.open.items[o.open.places[id]].id != id:
+		case int(id) >= len(o.open.places) || int(o.open.places[id]) > o.open.last() || o.open.nodes.at(o.open.places[id]).id != id:
 			return broken("O3", "the heap does not know of priority %d", p)
 		case o.open.at(id) != int64(^p):
 			return broken("O3", "priority %d stands at %d", p, o.open.at(id))
@@ -862,7 +901,7 @@ func checkCore[K comparable, A any](c *core[K, A]) error {
 	for e := range c.eachHeld {
 		held[e.ref] = true
 	}
-	for _, n := range c.waits.items {
+	for n := range c.waits.all {
 		waits[n.id] = true
 	}
 	n, passed := 0, 0

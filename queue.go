@@ -331,7 +331,7 @@ func (c *core[K, A]) shutDown() {
 	}
 	c.closed = true
 	c.dropped += uint64(c.waits.len())
-	for _, n := range c.waits.items {
+	for n := range c.waits.all {
 		e := c.entries.slot(n.id)
 		e.marks &^= waiting | limited
 		c.release(e)

@@ -34,6 +34,9 @@ const (
 // at returns the element in slot i. It stays there until the next extend or shrink.
 func (s *slots[I, E]) at(i I) *E { return &s.chunks[i/chunkLen][i%chunkLen] }
 
+// from returns the elements from slot i to the end of its chunk.
+func (s *slots[I, E]) from(i I) []E { return s.chunks[i/chunkLen][i%chunkLen:] }
+
 // extend returns the number of one more slot, which is zero.
 func (s *slots[I, E]) extend() I {
 	if s.used >= s.end {
