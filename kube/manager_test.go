@@ -450,7 +450,8 @@ func TestManagerResultPriority(t *testing.T) {
 	})
 }
 
-// A manager that is stopped lets the workers finish what is ready, and drops what waits.
+// A manager that is stopped lets the workers finish what they have, and no more: it may not
+// be the leader any longer. So it is with controller-runtime's own queue.
 func TestManagerStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 10
@@ -462,16 +463,53 @@ func TestManagerStops(t *testing.T) {
 			time.Sleep(3 * time.Second)
 			return reconcile.Result{}, nil
 		})
-		if s := m.queue.Stats(); s.Processing != 2 || s.Ready == 0 || s.Waiting != 1 {
+		m.queue.Add(m.queue.Snapshot().Processing[0].Item)
+		s := m.queue.Stats()
+		if s.Processing != 2 || s.Ready == 0 || s.Waiting != 1 {
 			t.Fatalf("before the stop: %+v", s)
 		}
+		begun := len(d.who())
 		m.cancel()
 		time.Sleep(time.Minute)
-		if got := d.who(); len(got) != n {
-			t.Errorf("reconciled %d objects, not %d", len(got), n)
+		if got := d.who(); len(got) != begun {
+			t.Errorf("reconciled %v, %d of them after the stop", got, len(got)-begun)
 		}
 		if s := m.queue.Stats(); s.Dropped != 1 {
 			t.Errorf("after the stop: %+v", s)
 		}
 	})
+}
+
+// PriorityQueue's ShutDown drops the backlog, the embedded queue's does not.
+func TestPriorityQueueShutDown(t *testing.T) {
+	for embedded, want := range map[bool][]string{false: nil, true: {"b", "c", "a"}} {
+		q := kube.NewQueue[string]("", nil).(kube.PriorityQueue[string])
+		q.Add("a")
+		q.Get()
+		for _, item := range []string{"a", "b", "c"} {
+			q.Add(item)
+		}
+		q.AddAfter("d", time.Hour)
+		for range 2 {
+			if embedded {
+				q.RateLimitingQueue.ShutDown()
+			} else {
+				q.ShutDown()
+			}
+		}
+		q.Add("e")
+		q.Done("a")
+		var got []string
+		for {
+			item, shutdown := q.Get()
+			if shutdown {
+				break
+			}
+			got = append(got, item)
+			q.Done(item)
+		}
+		if !slices.Equal(got, want) || q.Len() != 0 || !q.ShuttingDown() {
+			t.Errorf("embedded %t: got %q, want %q", embedded, got, want)
+		}
+	}
 }

@@ -40,12 +40,12 @@ type Publisher struct {
 }
 
 // NewPublisher makes all of provider's metrics for name, which is passed on as it is. A nil
-// provider panics.
+// provider panics, and so does one that makes a nil metric.
 func NewPublisher(provider workqueue.MetricsProvider, name string) *Publisher {
 	if provider == nil {
 		panic("typedqueue: nil provider")
 	}
-	return &Publisher{
+	p := &Publisher{
 		latency:    provider.NewLatencyMetric(name),
 		work:       provider.NewWorkDurationMetric(name),
 		unfinished: provider.NewUnfinishedWorkSecondsMetric(name),
@@ -54,6 +54,10 @@ func NewPublisher(provider workqueue.MetricsProvider, name string) *Publisher {
 		retries:    provider.NewRetriesMetric(name),
 		depth:      provider.NewDepthMetric(name),
 	}
+	if slices.Contains([]any{p.latency, p.work, p.unfinished, p.longest, p.adds, p.retries, p.depth}, nil) {
+		panic("typedqueue: the provider has made a nil metric for " + name)
+	}
+	return p
 }
 
 // Metrics returns the functions that report, in seconds, how long each item waited and was

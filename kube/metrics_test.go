@@ -102,11 +102,16 @@ func TestPublisherRun(t *testing.T) {
 	})
 }
 
+type withoutRetries struct{ *kube.Recorder }
+
+func (withoutRetries) NewRetriesMetric(string) workqueue.CounterMetric { return nil }
+
 func TestPublisherBadInput(t *testing.T) {
 	p, q := published(new(meter))
 	var none context.Context
 	for what, f := range map[string]func(){
 		"provider":                 func() { kube.NewPublisher(nil, "pods") },
+		"nil metric":               func() { kube.NewPublisher(withoutRetries{new(kube.Recorder)}, "pods") },
 		"interval is not positive": func() { p.Run(t.Context(), q, 0) },
 		"context":                  func() { p.Run(none, q, time.Second) },
 		"nil queue":                func() { p.Publish(nil) },

@@ -22,9 +22,9 @@ var (
 
 // PriorityQueue is a RateLimitingQueue that controller-runtime takes for its own priority
 // queue: a controller then gives what comes from the initial list or a resync the priority
-// -100, and keeps an item's priority over retries. Everything but AddWithOpts is the
-// embedded queue's, which must not be nil. So, unlike controller-runtime's queue, it still
-// hands out after ShutDown what is ready, as client-go's does.
+// -100, and keeps an item's priority over retries. Everything but AddWithOpts and ShutDown is
+// the embedded queue's, which must not be nil. So, unlike controller-runtime's,
+// ShutDownWithDrain waits until all is done.
 type PriorityQueue[T comparable] struct {
 	*typedqueue.RateLimitingQueue[T]
 }
@@ -34,7 +34,8 @@ type PriorityQueue[T comparable] struct {
 //
 //	builder.WithOptions(controller.Options{NewQueue: kube.NewQueue[reconcile.Request]})
 //
-// It is a [PriorityQueue], without metrics: for those, make one of these by hand. The name,
+// It is a [PriorityQueue], also where UsePriorityQueue is false: there, return the embedded
+// RateLimitingQueue. It has no metrics: for those, make one of these by hand. The name,
 // which is the controller's, is not used. A nil limiter is typedqueue's default one.
 func NewQueue[T comparable](name string, limiter workqueue.TypedRateLimiter[T]) workqueue.TypedRateLimitingInterface[T] {
 	return PriorityQueue[T]{typedqueue.NewRateLimitingQueue[T](limiter, typedqueue.Options{})}
@@ -58,5 +59,21 @@ func (q PriorityQueue[T]) AddWithOpts(o priorityqueue.AddOpts, items ...T) {
 		if o.RateLimited { // second: should the limiter say 0, this Add ends the wait, which else would begin beside it
 			limited(item)
 		}
+	}
+}
+
+// ShutDown shuts the queue down, as the embedded queue's does, and drops what is ready or is
+// to run again after its Done, as controller-runtime's queue does: a controller whose manager
+// ends, or leads no longer, must not go on. Whoever is in Get just then may still be
+// handed an item. It does not block, and may be called again. O(n) for n items. To have
+// the backlog handed out, call the embedded queue's ShutDown.
+func (q PriorityQueue[T]) ShutDown() {
+	q.RateLimitingQueue.ShutDown()
+	left := q.Snapshot()
+	for _, item := range left.Ready {
+		q.Cancel(item)
+	}
+	for _, p := range left.Processing { // some are dirty
+		q.Cancel(p.Item)
 	}
 }

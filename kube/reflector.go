@@ -15,7 +15,7 @@ import (
 //	r := cache.NewReflector(listerWatcher, &corev1.Pod{}, kube.AsReflectorStore(fifo), 0)
 //	go r.RunWithContext(ctx)
 //
-// Objects come as any. One that is not a V is an error, and then nothing has changed,
+// Objects come as any. One that is not a V, as nil is not, is an error, and then nothing has changed,
 // whatever else a Replace lists. All other errors are those of s. Its methods block, and may
 // be called concurrently, as those of s. AsReflectorStore panics if s is nil.
 //

@@ -107,7 +107,8 @@ func whenShuttingDown() []scenario {
 		rule: "Q6",
 		want: "a b shutdown",
 		why: "What was accepted is handed out, as in client-go. controller-runtime's queue ends at " +
-			"once. To end at once with ours, let the workers stop by a context: GetContext, Consume or Run.",
+			"once, and so does our PriorityQueue, which NewQueue returns for it. To end at once with " +
+			"the others, let the workers stop by a context: GetContext, Consume or Run.",
 		do: func(r *trial) {
 			r.add("a", "b")
 			r.queue.ShutDown()

@@ -60,6 +60,12 @@ var (
 	realFIFO          = side{name: "RealFIFO", objectMakers: objectMakers{deltaFIFO: newTheirRealFIFO}}
 )
 
+// workQueue is a queue of ours with the methods of a PriorityQueue, whose ShutDown is not
+// that of a work queue, but controller-runtime's.
+type workQueue struct{ kube.PriorityQueue[any] }
+
+func (q workQueue) ShutDown() { q.RateLimitingQueue.ShutDown() }
+
 func makeOurs(name string, l anyLimiter, p workqueue.MetricsProvider) made {
 	if p == nil {
 		return oursWith(l, typedqueue.Options{}, func(kube.StatsQueue) {})
@@ -72,7 +78,7 @@ func oursWith(l anyLimiter, opts typedqueue.Options, publish func(kube.StatsQueu
 	q := typedqueue.NewRateLimitingQueue(l, opts)
 	w := weak.Make(q)
 	return made{
-		queue:   kube.PriorityQueue[any]{RateLimitingQueue: q},
+		queue:   workQueue{kube.PriorityQueue[any]{RateLimitingQueue: q}},
 		publish: func() { publish(w.Value()) },
 		release: whileAlive(q, (*typedqueue.RateLimitingQueue[any]).ShutDown),
 	}

@@ -18,8 +18,9 @@
 // each queue: they agree with one another and with Len, and do not freeze at shutdown. Nothing
 // runs between scrapes but the two histograms of durations, which the queue itself feeds.
 //
-// The series of a queue vanish with it: when its [Series] is removed, or at the first scrape
-// after the queue has been collected, which a Collector does not prevent.
+// The series of a queue vanish with it: when its [Series] is removed, at the first scrape
+// after the queue has been collected, which a Collector does not prevent, or when the queue has
+// been shut down and another claims its name.
 package prometheus
 
 import (
@@ -143,8 +144,8 @@ func (c *Collector) live() []live {
 	return all
 }
 
-// Claim returns a new Series under name, to which nobody else has a right until it is removed
-// or its queue has been collected. Two queues of one name would be one series to Prometheus,
+// Claim returns a new Series under name, to which nobody else has a right until it is removed,
+// or its queue has been collected or shut down: then the next Claim takes its place. Two queues of one name would be one series to Prometheus,
 // which refuses a scrape with such; so the second Claim is an error here, which matches
 // ErrClaimed. A name that is empty or not valid UTF-8 is an error as well. A name that is
 // claimed again begins with counters at 0, as if the process had been restarted.
@@ -152,14 +153,24 @@ func (c *Collector) Claim(name string) (*Series, error) {
 	if name == "" || !utf8.ValidString(name) {
 		return nil, fmt.Errorf("typedqueue: %q cannot be the name of a series: it is empty or not valid UTF-8", name)
 	}
+	old := c.claimed(name)
+	if old != nil && !old.over() {
+		return nil, fmt.Errorf("%w: %q", ErrClaimed, name)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if old := c.series[name]; old != nil && !old.collected() {
+	if now := c.series[name]; now != nil && now != old { // somebody was quicker
 		return nil, fmt.Errorf("%w: %q", ErrClaimed, name)
 	}
 	s := &Series{collector: c, name: name, created: time.Now()}
 	c.series[name] = s
 	return s, nil
+}
+
+func (c *Collector) claimed(name string) *Series {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.series[name]
 }
 
 // MustClaim is Claim that panics with the error.
@@ -189,8 +200,24 @@ type source interface{ Stats() typedqueue.Stats }
 // durations are a series' histograms.
 type durations struct{ waited, worked prometheus.Histogram }
 
-// collected reports whether there was a queue and is none. Needs the collector's mu.
-func (s *Series) collected() bool { return s.queue != nil && s.queue() == nil }
+// over reports whether there was a queue, and that is gone or has been shut down.
+func (s *Series) over() bool {
+	s.collector.mu.Lock()
+	queue := s.queue
+	s.collector.mu.Unlock()
+	if queue == nil {
+		return false
+	}
+	switch q := queue().(type) { // not under mu, as Stats is not
+	case nil:
+		return true
+	case interface{ ShuttingDown() bool }:
+		return q.ShuttingDown()
+	case interface{ IsClosed() bool }: // a FIFO or DeltaFIFO
+		return q.IsClosed()
+	}
+	return false
+}
 
 // Metrics returns the functions that measure how long items are ready and how long they are
 // processed, for the Options of the one queue that Watch will be given. Without them the

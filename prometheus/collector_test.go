@@ -385,6 +385,42 @@ func TestClaim(t *testing.T) {
 	}
 }
 
+// Who leads again makes the queue of a controller anew, and the old one may still be there.
+func TestClaim_AfterShutDown(t *testing.T) {
+	type queue interface{ Stats() typedqueue.Stats }
+	for name, start := range map[string]func(s *queueprom.Series) (q queue, fill, end func()){
+		"work queue": func(s *queueprom.Series) (queue, func(), func()) {
+			q := typedqueue.NewQueue[int](typedqueue.Options{})
+			queueprom.Watch(s, q)
+			return q, func() { q.Add(1) }, q.ShutDown
+		},
+		"FIFO": func(s *queueprom.Series) (queue, func(), func()) {
+			q := typedqueue.NewFIFO(func(i int) (int, error) { return i, nil })
+			queueprom.Watch(s, q)
+			return q, func() { _ = q.Add(1) }, q.Close
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, r := registered()
+			first, fillFirst, end := start(c.MustClaim("q"))
+			fillFirst()
+			if _, err := c.Claim("q"); !errors.Is(err, queueprom.ErrClaimed) {
+				t.Errorf("Claim while the queue is in use: %v", err)
+			}
+			end()
+			if got := find(gather(t, r), "workqueue_adds_total", "q").GetCounter().GetValue(); got != 1 {
+				t.Errorf("after the end adds are %v, want 1", got)
+			}
+			second, _, _ := start(c.MustClaim("q"))
+			if got := find(gather(t, r), "workqueue_adds_total", "q").GetCounter().GetValue(); got != 0 {
+				t.Errorf("of the next queue adds are %v, want 0", got)
+			}
+			runtime.KeepAlive(first)
+			runtime.KeepAlive(second)
+		})
+	}
+}
+
 // What is special in Prometheus' format comes through it.
 func TestClaim_Escaping(t *testing.T) {
 	const name = "a\"b\\c\n{d}"
