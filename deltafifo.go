@@ -622,7 +622,7 @@ func (q *DeltaFIFO[K, V]) take(e deltaSlot[K]) Deltas[V] {
 	}
 	if known.ObjectMissing {
 		if obj, ok := deltas.newestObject(); ok {
-			known = packed[V]{obj, &label{Type: known.Type}}
+			known = packed[V]{obj, &label{Type: known.Type}} // nobody asks for the rest
 		}
 	}
 	e.acc.pending = changes{hand: q.deltas.push(0, known)}

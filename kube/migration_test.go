@@ -318,13 +318,7 @@ func TestMigration_Consumer(t *testing.T) {
 		"before": func(ctx context.Context, lw cache.ListerWatcher, told *[]string) func(string) int {
 			c := newConsumerBefore(untypedHandler(told))
 			go c.Run(ctx, lw)
-			return func(app string) int {
-				objs, err := c.OfApp(app)
-				if err != nil {
-					t.Error(err)
-				}
-				return len(objs)
-			}
+			return func(app string) int { return untypedOfApp(t, c, app) }
 		},
 		"first step": func(ctx context.Context, lw cache.ListerWatcher, told *[]string) func(string) int {
 			before, controller, err := newConsumerFirst(lw, untypedHandler(told))
@@ -332,13 +326,7 @@ func TestMigration_Consumer(t *testing.T) {
 				t.Fatal(err)
 			}
 			go controller.RunWithContext(ctx)
-			return func(app string) int {
-				objs, err := before.OfApp(app)
-				if err != nil {
-					t.Error(err)
-				}
-				return len(objs)
-			}
+			return func(app string) int { return untypedOfApp(t, before, app) }
 		},
 		"after": func(ctx context.Context, lw cache.ListerWatcher, told *[]string) func(string) int {
 			c, err := newConsumerAfter(typedHandler(told))
@@ -378,6 +366,14 @@ func TestMigration_Consumer(t *testing.T) {
 			})
 		})
 	}
+}
+
+func untypedOfApp(t *testing.T, c *consumerBefore, app string) int {
+	objs, err := c.OfApp(app)
+	if err != nil {
+		t.Error(err)
+	}
+	return len(objs)
 }
 
 func untypedHandler(told *[]string) cache.ResourceEventHandlerFuncs {
