@@ -74,15 +74,19 @@ var (
 	unseen   = &label{Type: Deleted, FinalStateUnknown: true, ObjectMissing: true}
 )
 
-// pack is the inverse of delta.
-func pack[V any](d Delta[V]) packed[V] {
+// pack is the inverse of delta. The label is like, if that fits.
+func pack[V any](d Delta[V], like *label) packed[V] {
 	l := label{d.Type, d.FinalStateUnknown, d.ObjectMissing}
+	if like != nil && *like == l {
+		return packed[V]{d.Object, like}
+	}
 	for _, own := range []*label{added, updated, deleted, replaced, resynced, inferred, unseen} {
 		if *own == l {
 			return packed[V]{d.Object, own}
 		}
 	}
-	return packed[V]{d.Object, &l} // by Merge, or passed to AddIfNotPresent
+	other := l // only here on the heap: by Merge, or passed to AddIfNotPresent
+	return packed[V]{d.Object, &other}
 }
 
 func (p packed[V]) delta() Delta[V] {
@@ -267,10 +271,15 @@ func (q *DeltaFIFO[K, V]) enqueue(e deltaSlot[K], deltas Deltas[V]) {
 	c := &e.acc.pending
 	q.deltas.drop(c.newest)
 	c.newest, c.n = 0, uint32(len(deltas))
+	var last packed[V]
 	for _, d := range deltas {
-		c.newest = q.deltas.push(c.newest, pack(d))
+		last = pack(d, last.label)
+		c.newest = q.deltas.push(c.newest, last)
 	}
 	q.add(e, 0, 0)
+	if q.deltas.sparse() {
+		q.compactDeltas()
+	}
 }
 
 // pending returns a copy of what is pending for e, if e is an entry.
@@ -507,12 +516,10 @@ func (q *DeltaFIFO[K, V]) mergeAll(plan []planned[V]) map[ref]Deltas[V] {
 	merged := make(map[ref]Deltas[V], len(plan))
 	for _, p := range plan {
 		pending, again := merged[p.entry]
-		if again {
-			pending = slices.Clone(pending)
-		} else {
+		if !again {
 			pending = q.pending(q.entries.slot(p.entry))
 		}
-		merged[p.entry] = q.merge(pending, p.delta.delta())
+		merged[p.entry] = slices.Clone(q.merge(pending, p.delta.delta())) // Merge may use its memory again
 	}
 	return merged
 }
@@ -647,7 +654,7 @@ func (q *DeltaFIFO[K, V]) putBack(e deltaSlot[K], deltas Deltas[V]) {
 	if q.opts.Merge == nil {
 		q.enqueue(e, deltas)
 		for _, d := range later {
-			q.push(e, pack(d))
+			q.push(e, pack(d, nil))
 		}
 		return
 	}

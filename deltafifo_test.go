@@ -1782,8 +1782,41 @@ func TestDeltaFIFO_Q9_ManyUpdates(t *testing.T) {
 	}
 }
 
-// The memory of changes that Merge has folded is given back, even if all is requeued.
-func TestDeltaFIFO_Q9_FoldedAndRequeued(t *testing.T) {
+// Merge may return the same memory each time.
+func TestDeltaFIFO_D2_MergeReusesItsResult(t *testing.T) {
+	var buf Deltas[string]
+	l := newDeltaLine(DeltaFIFOOptions[string, string]{
+		Merge: func(_ Deltas[string], next Delta[string]) Deltas[string] {
+			buf = append(buf[:0], next)
+			return buf
+		},
+	})
+	if err := l.Replace([]string{"a1", "b1", "a2"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"a2", "b1"} {
+		deltas, err := l.Pop(t.Context(), takeAll)
+		if err != nil || len(deltas) != 1 || deltas[0].Object != want {
+			t.Errorf("popped %v, %v, want %s", deltas, err, want)
+		}
+	}
+}
+
+// What comes out of Merge, or goes in by AddIfNotPresent, needs no label of its own, but for
+// one where the type is the caller's.
+func TestDeltaFIFO_Q9_Labels(t *testing.T) {
+	for typ, most := range map[DeltaType]float64{Updated: 0, "mine": 1} {
+		q := NewDeltaFIFO(versionKey, DeltaFIFOOptions[string, *version]{})
+		deltas := slices.Repeat(Deltas[*version]{{Type: typ, Object: &version{"a", 1}}}, 10)
+		e := q.entries.insert(hashOf("a"), "a")
+		if n := testing.AllocsPerRun(100, func() { q.enqueue(e, deltas) }); n > most {
+			t.Errorf("%s: %v allocations for 10 changes, want %v", typ, n, most)
+		}
+	}
+}
+
+// The memory of changes that Merge has folded is given back, though nothing is popped.
+func TestDeltaFIFO_Q9_Folded(t *testing.T) {
 	const keys, changes = 10, chunkLen
 	q := NewDeltaFIFO(versionKey, DeltaFIFOOptions[string, *version]{
 		Merge: func(_ Deltas[*version], next Delta[*version]) Deltas[*version] { return Deltas[*version]{next} },
@@ -1796,7 +1829,6 @@ func TestDeltaFIFO_Q9_FoldedAndRequeued(t *testing.T) {
 		}
 		_ = q.Update(&version{key, 1})
 	}
-	_, _ = q.Pop(t.Context(), func(string, Deltas[*version], bool) error { return Requeue(nil) })
 	if q.deltas.used > chunkLen {
 		t.Errorf("%d slots for %d deltas", q.deltas.used, q.deltas.n)
 	}

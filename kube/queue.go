@@ -64,9 +64,9 @@ func (q PriorityQueue[T]) AddWithOpts(o priorityqueue.AddOpts, items ...T) {
 
 // ShutDown shuts the queue down, as the embedded queue's does, and drops what is ready or is
 // to run again after its Done, as controller-runtime's queue does: a controller whose manager
-// ends, or leads no longer, must not go on. Whoever is in Get just then may still be
-// handed an item. It does not block, and may be called again. O(n) for n items. To have
-// the backlog handed out, call the embedded queue's ShutDown.
+// ends, or leads no longer, must not go on. Until it returns, Get may still hand out some
+// of it. It does not block, and may be called again. O(n) for n items. To have the backlog
+// handed out, call the embedded queue's ShutDown.
 func (q PriorityQueue[T]) ShutDown() {
 	q.RateLimitingQueue.ShutDown()
 	left := q.Snapshot()
