@@ -629,7 +629,7 @@ func (q *DeltaFIFO[K, V]) take(e deltaSlot[K]) Deltas[V] {
 	}
 	if known.ObjectMissing {
 		if obj, ok := deltas.newestObject(); ok {
-			known = packed[V]{obj, &label{Type: known.Type}} // nobody asks for the rest
+			known = pack(Delta[V]{Type: known.Type, Object: obj}, nil) // nobody asks for the rest
 		}
 	}
 	e.acc.pending = changes{hand: q.deltas.push(0, known)}

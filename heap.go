@@ -11,6 +11,7 @@ import (
 // lock. The zero heap is empty and ready.
 type heap[I ~uint32] struct {
 	// H1: the nodes stand in slots from root on, n of them, and none is before its parent.
+	// Beyond them are some that have left.
 	nodes  slots[uint32, node[I]]
 	n      int
 	places column[uint32] // H2: places[id] is the slot of id's node; of other ids it says nothing

@@ -83,7 +83,7 @@ func (s *slots[I, E]) newChunk() []E {
 // them to the front, and call shrink.
 func (s *slots[I, E]) sparse(n int) bool { return s.used > slotsKeep && n < int(s.used)/sparsity }
 
-// shrink gives up the slots beyond last, which hold nothing but links.
+// shrink gives up the slots beyond last, which hold nothing that is needed. It clears them (C2).
 func (s *slots[I, E]) shrink(last I) {
 	s.used = last
 	keep := int(last/chunkLen) + 1
