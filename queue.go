@@ -75,8 +75,8 @@ type core[K comparable, A any] struct {
 	getters sleepers      // Q8: the getters that found nothing ready
 	drains  chan struct{} // Q7: closed when idle, or to release the drainers; nil if none waits
 
-	timer *time.Timer // E6: runs exactly while something waits, for its due time or earlier
-	alarm int64       // E6: what the timer is set for; stopped if it does not run
+	timer *time.Timer // E6: while something waits it runs for its due time or earlier, or is just firing
+	alarm int64       // E6: what the timer was set for last; stopped exactly while nothing waits
 
 	adds, merged, retries, dropped, strays uint64
 }
