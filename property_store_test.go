@@ -288,8 +288,10 @@ func storeCompareIndex[I cmp.Ordered](t *rapid.T, x *Index[I, int, storeObj], wa
 	}
 }
 
-func TestStoreProperty(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+func TestStoreProperty(t *testing.T) { rapid.Check(t, storeProperty()) }
+
+func storeProperty() func(*rapid.T) {
+	return func(t *rapid.T) {
 		s, m := NewStore(storeKeyOf), &storeModel{objs: map[int]storeObj{}}
 		var (
 			first  *Index[int, int, storeObj]
@@ -423,17 +425,19 @@ func TestStoreProperty(t *testing.T) {
 		first.Close()
 		m.first = false
 		t.Repeat(actions)
-	})
+	}
 }
 
 // TestStoreBurstsProperty has so many objects come and go that tables and catalogs grow and
 // are compacted, with objects in them that have many index values, and some that have none.
-func TestStoreBurstsProperty(t *testing.T) {
+func TestStoreBurstsProperty(t *testing.T) { rapid.Check(t, storeBurstsProperty()) }
+
+func storeBurstsProperty() func(*rapid.T) {
 	type object struct {
 		key  int
 		tags []int
 	}
-	rapid.Check(t, func(t *rapid.T) {
+	return func(t *rapid.T) {
 		s := NewStore(func(o object) (int, error) { return o.key, nil })
 		x, err := NewIndex(s, func(o object) ([]int, error) { return o.tags, nil })
 		if err != nil {
@@ -517,5 +521,5 @@ func TestStoreBurstsProperty(t *testing.T) {
 				}
 			}
 		}
-	})
+	}
 }
