@@ -168,7 +168,7 @@ func (o *order[K, A]) closeLevel(priority int) {
 	o.closed = append(o.closed, id)
 	delete(o.byPriority, priority)
 	o.byPriority = trimmed(o.byPriority, &o.peak)
-	if len(o.levels) > keepCap && len(o.byPriority) < len(o.levels)/4 {
+	if len(o.levels) > max(keepCap, 4*len(o.byPriority)) {
 		o.compact()
 	}
 }

@@ -876,7 +876,7 @@ func orderProperty() func(*rapid.T) {
 				if few > 0 || len(want) > 1 && few < 0 {
 					t.Fatalf("all yields %d more than it was asked for", -few)
 				}
-				if len(o.levels) > keepCap && len(o.levels)/4 > len(o.byPriority) {
+				if len(o.levels) > max(keepCap, 4*len(o.byPriority)) {
 					t.Fatalf("Q9: %d levels for %d priorities", len(o.levels), len(o.byPriority))
 				}
 			},
