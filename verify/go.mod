@@ -12,6 +12,7 @@ tool (
 
 require (
 	example.com/typedqueue v0.0.0-00010101000000-000000000000
+	go.uber.org/goleak v1.3.0
 	golang.org/x/exp v0.0.0-20261113113407-e3970619a1a4
 	golang.org/x/tools v0.52.1-0.20261106145633-d407941a339a
 )
