@@ -8,7 +8,10 @@ tool honnef.co/go/tools/cmd/staticcheck
 
 require (
 	example.com/typedqueue v0.0.0-00010101000000-000000000000
+	github.com/anishathalye/porcupine v1.3.1
+	github.com/petermattis/goid v0.0.0-20261109124353-7cfa343ad0ab
 	golang.org/x/exp v0.0.0-20261113113407-e3970619a1a4
+	pgregory.net/rapid v1.3.0
 )
 
 require (
