@@ -4,6 +4,7 @@ go 1.25.0
 
 require (
 	example.com/typedqueue v0.0.0
+	example.com/typedqueue/page v0.0.0
 	github.com/fsnotify/fsnotify v1.10.1
 )
 
@@ -13,3 +14,5 @@ require (
 )
 
 replace example.com/typedqueue => ../
+
+replace example.com/typedqueue/page => ../page

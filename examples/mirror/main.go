@@ -6,7 +6,7 @@
 // the API of a cluster, with a directory tree in its place. The files, in the order to
 // read them: mirror.go is the pipeline, reflector.go its source, sync.go what a worker
 // does for one path, verify.go the check of the result; tree.go and setup.go hold what
-// they need, progress.go what is printed.
+// they need, progress.go what is printed, http.go the page of its queues.
 package main
 
 import (
@@ -55,6 +55,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	defer done()
 
+	url, stop, err := servePage(m, opts.http)
+	if err != nil {
+		out.logf("%v", err)
+		return exitFailed
+	}
+	defer stop()
+	if url != "" {
+		out.logf("queues: %s", url)
+	}
+
 	start := time.Now()
 	shown := out.show(m)
 	diffs, err := m.run(ctx)
@@ -79,8 +89,15 @@ func parse(args []string, stderr io.Writer) (opts options, src, dst string, forc
 	flags.DurationVar(&opts.resync, "resync", 5*time.Minute, "how often to look at every path again")
 	flags.DurationVar(&opts.relist, "relist", 10*time.Second, "how often to list SRC again where it cannot be watched")
 	flags.DurationVar(&opts.drain, "drain", 10*time.Second, "how long to finish what has begun, at the end")
+	flags.StringVar(&opts.http, "http", "", "where to show the queues as a web page, such as 127.0.0.1:8080")
 	if err := flags.Parse(args); err != nil {
 		return opts, "", "", false, err
+	}
+	if opts.http != "" {
+		if err := checkLoopback(opts.http); err != nil {
+			fmt.Fprintf(stderr, "-http: %v\n", err)
+			return opts, "", "", false, err
+		}
 	}
 	if flags.NArg() != 2 || opts.workers < 1 || opts.resync <= 0 || opts.relist <= 0 || opts.drain <= 0 {
 		flags.Usage()

@@ -43,6 +43,7 @@ type mirror struct {
 
 type options struct {
 	once                  bool
+	http                  string // where to show the queues, if anywhere
 	workers               int
 	resync, relist, drain time.Duration
 }
@@ -63,7 +64,7 @@ func newMirror(src *tree, srcPath string, dst *os.Root, opts options, logf func(
 			KnownObjects: store,
 			Merge:        newest,
 		}),
-		queue:  typedqueue.NewRateLimitingQueue(limiter, typedqueue.Options{}),
+		queue:  typedqueue.NewRateLimitingQueue(limiter, typedqueue.Options{TrackTime: true}),
 		opts:   opts,
 		res:    res,
 		temps:  fmt.Sprintf("%s.%016x.", marker, rand.Uint64()),

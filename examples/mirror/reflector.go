@@ -61,7 +61,7 @@ func newReflector(src *tree, name string, to typedqueue.ReflectorStore[File]) *r
 	limiter := typedqueue.NewItemExponentialFailureRateLimiter[string](50*time.Millisecond, 10*time.Second)
 	return &reflector{
 		src: src, path: name, to: to, told: told, below: newIndex(told),
-		looks:   typedqueue.NewRateLimitingQueue(limiter, typedqueue.Options{}),
+		looks:   typedqueue.NewRateLimitingQueue(limiter, typedqueue.Options{TrackTime: true}),
 		relist:  10 * time.Second,
 		onEvent: func() {}, addWatch: (*fsnotify.Watcher).Add,
 		watched: map[string]bool{}, failing: map[string]error{}, skipped: map[string]string{},
