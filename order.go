@@ -33,13 +33,11 @@ func (l *list[K, A]) pop(t *table[K, A]) slot[K, A] {
 	} else {
 		t.at(l.first).prev = 0
 	}
-	e.next = 0
 	return e
 }
 
 func (l *list[K, A]) remove(t *table[K, A], e slot[K, A]) {
 	l.link(t, e.prev, e.next, e.next, e.prev)
-	e.prev, e.next = 0, 0
 	l.n--
 }
 
@@ -175,7 +173,7 @@ func (o *order[K, A]) closeLevel(priority int) {
 
 // compact gives back the memory of closed levels.
 func (o *order[K, A]) compact() {
-	levels := make([]level[K, A], 0, 2*len(o.byPriority))
+	var levels []level[K, A]
 	var open heap[levelID]
 	for priority, id := range o.byPriority {
 		o.byPriority[priority] = levelID(len(levels))

@@ -1949,6 +1949,38 @@ func badItem[T comparable](t *testing.T, name string, good, other, bad T) {
 	})
 }
 
+// TestFitness_Q10_Verdict: of which types every value is fit is found out once.
+func TestFitness_Q10_Verdict(t *testing.T) {
+	wantVerdict(t, 1, allFit)
+	wantVerdict(t, "a", allFit)
+	wantVerdict(t, [2]*int{}, allFit)
+	wantVerdict(t, struct {
+		a int
+		b [3]string
+	}{}, allFit)
+	wantVerdict(t, 1.5, someFit)
+	wantVerdict(t, float32(1.5), someFit)
+	wantVerdict(t, 1i, someFit)
+	wantVerdict(t, complex64(1i), someFit)
+	wantVerdict[any](t, 1, someFit)
+	wantVerdict(t, [2]float64{}, someFit)
+	wantVerdict(t, struct {
+		a int
+		b [3]any
+	}{}, someFit)
+}
+
+func wantVerdict[K comparable](t *testing.T, key K, want uint32) {
+	var must, fault fitness[K]
+	must.must(key)
+	if err := fault.fault(key); err != nil {
+		t.Errorf("%T: %v", key, err)
+	}
+	if m, f := must.verdict.Load(), fault.verdict.Load(); m != want || f != want {
+		t.Errorf("%T: verdicts %d and %d, want %d", key, m, f, want)
+	}
+}
+
 // What is equal is one item, and what is not is two, as for a Go map.
 func TestQueue_Q10_GoodItems(t *testing.T) {
 	type pair struct{ A, B any }
