@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -963,6 +964,9 @@ func checkCore[K comparable, A any](c *core[K, A]) error {
 	if c.passed != passed {
 		return broken("E5", "%d entries in order are processing, passed = %d", passed, c.passed)
 	}
+	if last := int(c.entries.used); len(c.ranks) > last+1 || len(c.since) > last+1 || c.since != nil && !c.tracks {
+		return broken("E7", "%d ranks and %d times of %d slots, tracks: %t", len(c.ranks), len(c.since), last, c.tracks)
+	}
 	if empty := c.waits.len() == 0; empty != (c.alarm == stopped) || !empty && c.alarm > c.waits.top().at {
 		return broken("E6", "%d wait, the alarm is set for %d", c.waits.len(), c.alarm)
 	}
@@ -977,6 +981,16 @@ func checkBlocked[K comparable, A any](c *core[K, A]) error {
 			return broken("Q8", "a sleeper in the list is awake, or the list is broken")
 		}
 		asleep++
+	}
+	spares := 0
+	for s := c.getters.spare; s != nil; s = s.next {
+		if s.asleep || len(s.wake) > 0 {
+			return broken("Q8", "a spare sleeper is asleep, or has a wake-up")
+		}
+		spares++
+	}
+	if spares != c.getters.spares || spares > spareSleepers {
+		return broken("Q8", "%d sleepers are spare, spares = %d", spares, c.getters.spares)
 	}
 	switch {
 	case asleep > 0 && c.getters.woken < c.ready():
@@ -1020,10 +1034,15 @@ func TestCoreCheck(t *testing.T) {
 		{"E5", func(c *coreOfStrings) { c.passed++ }},
 		{"E6", func(c *coreOfStrings) { c.alarm = stopped }},
 		{"E6", func(c *coreOfStrings) { c.alarm = math.MaxInt64 }},
+		{"E7", func(c *coreOfStrings) { *c.ranks.at(c.entries.used + 1) = rank{} }},
+		{"E7", func(c *coreOfStrings) { c.tracks = true; *c.since.at(c.entries.used + 1) = 1 }},
+		{"E7", func(c *coreOfStrings) { *c.since.at(1) = 1 }},
 		{"Q6", func(c *coreOfStrings) { c.shutDown(); c.getters.enter(); c.getters.woken = 9 }},
 		{"Q7", func(c *coreOfStrings) { c.drains = make(chan struct{}) }},
 		{"Q8", func(c *coreOfStrings) { c.getters.enter() }},
 		{"Q8", func(c *coreOfStrings) { c.getters.enter().asleep = false }},
+		{"Q8", func(c *coreOfStrings) { c.getters.leave(c.getters.enter()); c.getters.spare.wake <- struct{}{} }},
+		{"Q8", func(c *coreOfStrings) { c.getters.spares++ }},
 		{"T5", func(c *coreOfStrings) { c.closed = true }},
 		{"B3", func(c *coreOfStrings) { c.entries.used-- }},
 		{"H2", func(c *coreOfStrings) { c.waits.places[get(c, "waiting").ref]++ }},
@@ -1048,6 +1067,8 @@ func TestCoreCheck(t *testing.T) {
 // textbook is the work queue as one would explain it: a slice and two sets, and next to
 // them a list of what waits. It knows nothing of blocking, and is told the time.
 type textbook[T comparable] struct {
+	now func() time.Time // for ages
+
 	queue      []T       // ready, oldest first
 	dirty      set[T]    // needs to be processed
 	processing set[T]    // is being processed
@@ -1058,6 +1079,16 @@ type textbook[T comparable] struct {
 	shutDown   bool
 	stats      Stats
 	failures   map[T]int // what the limiter has counted
+
+	ready          map[T]time.Time // since when what is in queue is there
+	holds          []hold[T]       // what is processing, longest held first
+	waited, worked time.Duration   // what Metrics have been told, in all
+}
+
+// hold is an item in a worker's hands.
+type hold[T comparable] struct {
+	item  T
+	since time.Time
 }
 
 type textbookWait[T comparable] struct {
@@ -1070,9 +1101,16 @@ type textbookWait[T comparable] struct {
 
 func newTextbook[T comparable]() *textbook[T] {
 	return &textbook[T]{
+		now:   time.Now,
 		dirty: set[T]{}, processing: set[T]{},
 		priority: map[T]int{}, handed: map[T]int{}, failures: map[T]int{},
+		ready: map[T]time.Time{},
 	}
+}
+
+func (m *textbook[T]) lineUp(item T) {
+	m.queue = append(m.queue, item)
+	m.ready[item] = m.now()
 }
 
 func (m *textbook[T]) wait(item T) *textbookWait[T] {
@@ -1109,7 +1147,7 @@ func (m *textbook[T]) add(item T, priority int) (changed bool) {
 	m.priority[item] = priority
 	m.stats.Adds++
 	if !m.processing.has(item) {
-		m.queue = append(m.queue, item)
+		m.lineUp(item)
 	}
 	return true
 }
@@ -1200,6 +1238,8 @@ func (m *textbook[T]) get() handed[T] {
 	m.dirty.remove(item)
 	m.processing.add(item)
 	m.handed[item] = m.priority[item]
+	m.waited += m.now().Sub(m.ready[item])
+	m.holds = append(m.holds, hold[T]{item, m.now()})
 	return handed[T]{item, m.priority[item]}
 }
 
@@ -1209,8 +1249,11 @@ func (m *textbook[T]) Done(item T) {
 		return
 	}
 	m.processing.remove(item)
+	i := slices.IndexFunc(m.holds, func(h hold[T]) bool { return h.item == item })
+	m.worked += m.now().Sub(m.holds[i].since)
+	m.holds = slices.Delete(m.holds, i, i+1)
 	if m.dirty.has(item) {
-		m.queue = append(m.queue, item) // Q4
+		m.lineUp(item) // Q4
 	}
 }
 
@@ -1241,7 +1284,7 @@ func (m *textbook[T]) nextDue(now time.Time) (textbookWait[T], bool) {
 func (m *textbook[T]) Snapshot(now time.Time) (s Snapshot[T]) {
 	rest := *m
 	rest.queue = slices.Clone(m.queue)
-	rest.dirty, rest.processing, rest.handed = set[T]{}, set[T]{}, map[T]int{}
+	rest.dirty, rest.processing, rest.handed, rest.holds = set[T]{}, set[T]{}, map[T]int{}, nil
 	for len(rest.queue) > 0 {
 		s.Ready = append(s.Ready, rest.get().item)
 	}
@@ -1249,6 +1292,9 @@ func (m *textbook[T]) Snapshot(now time.Time) (s Snapshot[T]) {
 	slices.SortStableFunc(m.waits, func(a, b textbookWait[T]) int { return a.at.Compare(b.at) })
 	for _, w := range m.waits {
 		s.Waiting = append(s.Waiting, Waiting[T]{w.item, w.at.Sub(now)})
+	}
+	for _, h := range m.holds {
+		s.Processing = append(s.Processing, Processing[T]{h.item, now.Sub(h.since)})
 	}
 	return s
 }
@@ -1277,6 +1323,20 @@ type queueMachine[T comparable] struct {
 	getters  []*blockedCall[handed[T]]
 	drainers []*blockedCall[struct{}]
 	want     []handed[T] // what getters should have got since the last look
+
+	waited, worked atomic.Int64 // what Metrics have been told, in all
+}
+
+// options draws what the queue should tell of times.
+func (s *queueMachine[T]) options(t *rapid.T) Options {
+	return rapid.SampledFrom([]Options{
+		{},
+		{TrackTime: true},
+		{Metrics: Metrics{
+			Waited: func(d time.Duration) { s.waited.Add(int64(d)) },
+			Worked: func(d time.Duration) { s.worked.Add(int64(d)) },
+		}},
+	}).Draw(t, "options")
 }
 
 // blockedCall is a call in a goroutine of its own, which gives up when cancel is called.
@@ -1382,20 +1442,29 @@ func (s *queueMachine[T]) compare(t *rapid.T) {
 	}
 	want := s.m.stats
 	want.Ready, want.Processing, want.Waiting = len(s.m.queue), len(s.m.processing), len(s.m.waits)
+	wantSnapshot := s.m.Snapshot(time.Now())
+	for i := range wantSnapshot.Processing {
+		p := &wantSnapshot.Processing[i]
+		if !s.q.tracks {
+			p.For = 0
+		}
+		want.LongestProcessing = max(want.LongestProcessing, p.For)
+		want.UnfinishedWork += p.For
+	}
 	if got := s.q.Stats(); got != want {
 		t.Fatalf("Stats = %+v, want %+v", got, want)
 	}
 	if s.q.Len() != want.Ready || s.q.Waiting() != want.Waiting || s.q.ShuttingDown() != s.m.shutDown {
 		t.Fatalf("Q11: Len, Waiting or ShuttingDown disagree with Stats %+v", want)
 	}
-	got, wantSnapshot := s.q.Snapshot(), s.m.Snapshot(time.Now())
-	if !slices.Equal(got.Ready, wantSnapshot.Ready) || !slices.Equal(got.Waiting, wantSnapshot.Waiting) {
+	got := s.q.Snapshot()
+	if !slices.Equal(got.Ready, wantSnapshot.Ready) || !slices.Equal(got.Waiting, wantSnapshot.Waiting) ||
+		!slices.Equal(got.Processing, wantSnapshot.Processing) {
 		t.Fatalf("Snapshot = %+v, want %+v", got, wantSnapshot)
 	}
-	for _, p := range got.Processing {
-		if !s.m.processing.has(p.Item) {
-			t.Fatalf("Q3: %v is processing, and should not be", p.Item)
-		}
+	waited, worked := time.Duration(s.waited.Load()), time.Duration(s.worked.Load())
+	if s.q.metrics.Waited != nil && (waited != s.m.waited || worked != s.m.worked) {
+		t.Fatalf("Metrics: %v waited and %v worked in all, want %v and %v", waited, worked, s.m.waited, s.m.worked)
 	}
 }
 
@@ -1518,12 +1587,14 @@ func (s *queueMachine[T]) actions() map[string]func(*rapid.T) {
 			until := time.Now().Add(time.Duration(rapid.IntRange(1, 5).Draw(t, "ms")) * time.Millisecond)
 			for w, ok := s.m.nextDue(until); ok; w, ok = s.m.nextDue(until) {
 				at := w.at
+				s.m.now = func() time.Time { return at }
 				for ; ok && w.at.Equal(at); w, ok = s.m.nextDue(until) {
 					s.m.endWait(w.item)
 					s.m.add(w.item, w.priority)
 				}
 				s.serve()
 			}
+			s.m.now = time.Now
 			time.Sleep(time.Until(until))
 			s.settle(t)
 		},
@@ -1574,11 +1645,8 @@ func (s *queueMachine[T]) stop() {
 func queueProperty[T comparable](items *rapid.Generator[T]) func(*rapid.T) {
 	return func(t *rapid.T) {
 		rapid.SyncTest(t, func(t *rapid.T) {
-			s := &queueMachine[T]{
-				q:     NewRateLimitingQueue[T](&perFailure[T]{}, Options{}),
-				m:     newTextbook[T](),
-				items: items,
-			}
+			s := &queueMachine[T]{m: newTextbook[T](), items: items}
+			s.q = NewRateLimitingQueue[T](&perFailure[T]{}, s.options(t))
 			t.Cleanup(s.stop)
 			t.Repeat(s.actions())
 			if rapid.Bool().Draw(t, "end") {

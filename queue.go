@@ -61,8 +61,8 @@ type core[K comparable, A any] struct {
 	waits   heap[ref]   // E4: the waiting, soonest first; equal times first in, first out (T3)
 	passed  int         // E5: how many entries in order are processing, so not ready
 
-	ranks column[rank]  // nil until a priority other than 0 is given
-	since column[int64] // if the queue tracks time: when the entry became ready, or was handed out
+	ranks column[rank]  // E7: nil until a priority other than 0 is given
+	since column[int64] // E7: when the entry became ready, or was handed out; nil if the queue tracks no time
 
 	tracks bool // since is kept; constant after construction
 
@@ -241,7 +241,7 @@ func (c *core[K, A]) raise(e slot[K, A], priority int) {
 // settle does what is due after entries have left: it tells the drainers if the queue is
 // idle, and gives memory back if there is much of it. Slots are good no more after it.
 func (c *core[K, A]) settle() {
-	if c.drains != nil && c.idle() {
+	if c.idle() {
 		c.releaseDrains()
 	}
 	if c.entries.sparse() {
@@ -326,9 +326,6 @@ const stopped int64 = 0
 // shutDown closes the queue: nothing is accepted any more, what waits is dropped (T5),
 // and every getter wakes.
 func (c *core[K, A]) shutDown() {
-	if c.closed {
-		return
-	}
 	c.closed = true
 	c.dropped += uint64(c.waits.len())
 	for n := range c.waits.all {

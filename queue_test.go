@@ -1413,6 +1413,32 @@ func TestQueue_Q9_EntriesMove(t *testing.T) {
 	})
 }
 
+// TestQueue_Q9_KeepsNothingForOthers: what only queues with priorities or ages need takes no
+// memory in others, or before.
+func TestQueue_Q9_KeepsNothingForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := NewDelayingQueue[int](Options{})
+		q.AddAll(1, 2, 3)
+		q.Get()
+		q.Add(1)
+		q.AddAfter(1, time.Second)
+		q.AddAfter(4, time.Second)
+		q.Reschedule(5, time.Second)
+		q.Done(1)
+		q.Cancel(2)
+		q.Add(4)
+		time.Sleep(2 * time.Second)
+		q.Get()
+		if q.ranks != nil || q.since != nil {
+			t.Errorf("E7: %d ranks and %d times", len(q.ranks), len(q.since))
+		}
+		q.AddAfterWithPriority(9, time.Second, 1)
+		if q.ranks == nil {
+			t.Error("E7: no ranks, though there is a priority")
+		}
+	})
+}
+
 func TestQueue_Q9_MemoryOfABurst(t *testing.T) {
 	million, n := scaled(1_000_000), scaled(200_000)
 	passAll := func(t *testing.T, q workQueue[int], n int) {
@@ -2631,31 +2657,70 @@ func TestQueue_ZeroAndShutDown(t *testing.T) {
 	}
 }
 
-// panickyContext is a context that panics once somebody would wait for it.
-type panickyContext struct{ context.Context }
+// panickyContext is a context that calls before and panics once somebody would wait for it.
+type panickyContext struct {
+	context.Context
+	before func()
+}
 
-func (panickyContext) Done() <-chan struct{} { panic("context panics") }
+func (c panickyContext) Done() <-chan struct{} {
+	c.before()
+	panic("context panics")
+}
 
+// A getter whose context panics is asleep no more, and passes on a wake-up that it got.
 func TestQueue_Q8_PanickingContextSwallowsNoWakeUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Error("GetContext did not panic")
-				}
-			}()
-			_, _ = q.GetContext(panickyContext{t.Context()})
-		}()
 		got := make(chan string, 1)
-		go func() {
-			item, _ := q.Get()
-			got <- item
-		}()
+		getAfterIt := func() {
+			go func() {
+				item, _ := q.Get()
+				got <- item
+			}()
+			synctest.Wait()
+		}
+		for name, before := range map[string]func(){
+			"not woken": func() {},
+			"woken":     func() { getAfterIt(); q.Add("x") },
+		} {
+			func() {
+				defer func() {
+					if recover() == nil {
+						t.Error("GetContext did not panic")
+					}
+				}()
+				_, _ = q.GetContext(panickyContext{t.Context(), before})
+			}()
+			if name == "not woken" {
+				getAfterIt()
+				q.Add("x")
+			}
+			synctest.Wait()
+			select {
+			case item := <-got:
+				q.Done(item)
+			default:
+				t.Fatalf("%s: x is ready, and a getter sleeps", name)
+			}
+		}
+	})
+}
+
+// Channels of getters that slept are kept, but not many.
+func TestQueue_Q9_FewSpareSleepers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q Queue[int]
+		for range spareSleepers + 2 {
+			go q.Get()
+		}
 		synctest.Wait()
-		q.Add("x")
-		if item := <-got; item != "x" {
-			t.Errorf("Get = %q", item)
+		q.ShutDown()
+		synctest.Wait()
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		if err := checkCore(&q.core); err != nil || q.getters.spares != spareSleepers {
+			t.Errorf("%d spare sleepers, want %d; %v", q.getters.spares, spareSleepers, err)
 		}
 	})
 }
