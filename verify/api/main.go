@@ -33,7 +33,7 @@ import (
 )
 
 // modules are the folders of the importable modules, each of one package.
-var modules = []string{".", "kube", "page", "prometheus"}
+var modules = []string{".", "etcd", "kube", "page", "prometheus"}
 
 func main() {
 	root := flag.String("root", "..", "folder of the root module")
