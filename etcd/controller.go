@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -95,8 +96,9 @@ func NewController[V any](
 	if reconcile == nil {
 		panic("typedqueue: nil reconcile")
 	}
-	if opts.TTL < 0 {
-		panic(fmt.Sprintf("typedqueue: negative TTL: %v", opts.TTL))
+	if opts.TTL < 0 || opts.Run.Workers < 0 || opts.Run.MaxAttempts < 0 {
+		panic(fmt.Sprintf("typedqueue: negative Options: TTL %v, Run.Workers %d, Run.MaxAttempts %d",
+			opts.TTL, opts.Run.Workers, opts.Run.MaxAttempts))
 	}
 	if opts.TTL == 0 {
 		opts.TTL = 15 * time.Second
@@ -140,7 +142,7 @@ func (p Prefixes) must() {
 func (c *Controller[V]) Objects() *typedqueue.Store[string, Object[V]] { return c.objects.store }
 
 // Queue returns the queue of this replica's keys. To Add a key makes a Task of it, if it
-// belongs to this replica.
+// belongs to this replica. To shut it down ends Run, for good.
 func (c *Controller[V]) Queue() *typedqueue.RateLimitingQueue[string] { return c.queue }
 
 // Members returns the names of the replicas that are there, in order, as far as this one has
@@ -150,15 +152,16 @@ func (c *Controller[V]) Members() []string { return slices.Clone(c.owner.moment(
 // Owns reports whether key belongs to this replica, as far as it has seen.
 func (c *Controller[V]) Owns(key string) bool { return c.owner.moment().owns(key) }
 
-// Run works until ctx is done, and returns context.Cause(ctx) then. It mirrors the objects and
-// effects, joins the members, and reconciles; at its end it waits for the tasks that are
-// running, and leaves the members, so that others go on at once. It starts no goroutine that
-// outlives it. With etcd out of reach it goes on trying, and may take a TTL to end.
+// Run works until ctx is done, and returns context.Cause(ctx) then; or until its Queue is shut
+// down and empty, and returns typedqueue.ErrShutDown. It mirrors the objects and effects, joins
+// the members, and reconciles; at its end it waits for the tasks that are running, and leaves the
+// members, so that others go on at once. It starts no goroutine that outlives it. With etcd out of
+// reach it goes on trying, and may take a TTL to end.
 //
 // What reconcile returns means what it means to typedqueue.RateLimitingQueue.Run, but for an
 // ErrFenced or ErrStale, which end the task without a failure: somebody else, or another task,
 // will see to the key. The context of a task ends, with ErrFenced as its cause, when the lease
-// does. Calling Run while it runs panics; later it may be called again.
+// does. A nil ctx, and calling Run while it runs, panic; later it may be called again.
 func (c *Controller[V]) Run(ctx context.Context) error {
 	if ctx == nil {
 		panic("typedqueue: nil context")
@@ -205,7 +208,8 @@ func (c *Controller[V]) runEffects(ctx context.Context) error {
 	return c.effects.run(ctx)
 }
 
-// work joins the members, reconciles until ctx is done, and leaves them.
+// work joins the members, reconciles until ctx is done or the queue has been shut down, and leaves
+// them. It returns why.
 func (c *Controller[V]) work(ctx context.Context) error {
 	among, leave := context.WithCancel(context.WithoutCancel(ctx))
 	left := make(chan struct{})
@@ -218,7 +222,7 @@ func (c *Controller[V]) work(ctx context.Context) error {
 	err := c.queue.Run(ctx, c.opts.Run, c.one)
 	leave()
 	parts.Wait()
-	return err
+	return cmp.Or(err, typedqueue.ErrShutDown)
 }
 
 func (c *Controller[V]) wakeMoved() {

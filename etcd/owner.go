@@ -74,7 +74,7 @@ func (o *owner) once(ctx context.Context, pause *pauses) error {
 	pause.reset()
 	o.onMoved()
 	var parts sync.WaitGroup
-	for _, part := range []func(*stay) error{o.followMembers, o.watchLease, o.report, o.freshen} {
+	for _, part := range []func(*stay) error{o.followMembers, o.watchLease, o.writeReports, o.freshen} {
 		parts.Go(func() { s.end(part(s)) })
 	}
 	parts.Wait()
@@ -316,8 +316,8 @@ func (s *stay) wakeReports() {
 	}
 }
 
-// report writes a report whenever the others need a new one.
-func (o *owner) report(s *stay) error {
+// writeReports writes a report whenever the others need a new one.
+func (o *owner) writeReports(s *stay) error {
 	pause := newPauses()
 	for {
 		select {

@@ -200,7 +200,13 @@ func TestBadInputPanics(t *testing.T) {
 			NewController(client, Prefixes{Source: "/s/", Members: "/m/", Effects: "/s/"}, decode, reconcile, Options{})
 		},
 		"negative TTL": func() { NewController(client, good, decode, reconcile, Options{TTL: -1}) },
-		"nil context":  func() { _ = NewController(client, good, decode, reconcile, Options{}).Run(none) },
+		"negative workers": func() {
+			NewController(client, good, decode, reconcile, Options{Run: typedqueue.RunOptions[string]{Workers: -1}})
+		},
+		"negative attempts": func() {
+			NewController(client, good, decode, reconcile, Options{Run: typedqueue.RunOptions[string]{MaxAttempts: -1}})
+		},
+		"nil context": func() { _ = NewController(client, good, decode, reconcile, Options{}).Run(none) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {

@@ -77,26 +77,28 @@ func mustPrefix(of, prefix string) {
 	}
 }
 
-// Run brings to up to date until ctx is done, and returns context.Cause(ctx) then; or until to
-// is closed, and returns typedqueue.ErrClosed. It starts no goroutine that outlives it.
+// Run brings store up to date until ctx is done, and returns context.Cause(ctx) then; or until
+// store is closed, and returns typedqueue.ErrClosed. It starts no goroutine that outlives it. A nil
+// ctx or store panics.
 //
 // It lists the prefix at one revision, in pages, and passes that to Replace; then it watches
 // from the next revision on, and passes each change to Add, Update or Delete, oldest first. A
 // watch that breaks is taken up again after the last revision seen. Where etcd has compacted
-// what comes next, or to refuses an object, Run lists again: a deletion that nobody saw is then
+// what comes next, or store refuses an object, Run lists again: what was deleted unseen is then
 // missing in the list, and a DeltaFIFO with KnownObjects finds out. The first page is
 // read from the quorum, so a list is never older than what has been passed on before.
 // Between attempts Run waits, 50 ms doubling up to 30 s and up to as much again by chance.
 //
 // A value that cannot be decoded is an object with Err, not a deletion, and stops no other. What
-// Delete is given is the object before its deletion, with the revision that it had.
-func (s *Source[V]) Run(ctx context.Context, to typedqueue.ReflectorStore[Object[V]]) error {
-	if ctx == nil || to == nil {
+// Delete is given is the object before its deletion, with the revision that it had; where etcd
+// does not know that any more, an object with ErrUnknownValue and the revision of the deletion.
+func (s *Source[V]) Run(ctx context.Context, store typedqueue.ReflectorStore[Object[V]]) error {
+	if ctx == nil || store == nil {
 		panic("typedqueue: nil context or store")
 	}
 	pause := newPauses()
 	for {
-		err := s.listAndWatch(ctx, to, pause)
+		err := s.listAndWatch(ctx, store, pause)
 		if errors.Is(err, typedqueue.ErrClosed) {
 			return err
 		}
@@ -106,18 +108,18 @@ func (s *Source[V]) Run(ctx context.Context, to typedqueue.ReflectorStore[Object
 	}
 }
 
-func (s *Source[V]) listAndWatch(ctx context.Context, to typedqueue.ReflectorStore[Object[V]], pause *pauses) error {
+func (s *Source[V]) listAndWatch(ctx context.Context, store typedqueue.ReflectorStore[Object[V]], pause *pauses) error {
 	objs, revision, err := s.list(ctx)
 	if err != nil {
 		return err
 	}
-	if err := to.Replace(objs); err != nil {
+	if err := store.Replace(objs); err != nil {
 		return err
 	}
 	w := follower{s.client, s.prefix, revision, pause, s.opts.OnError}
 	return w.follow(ctx, func(events []*clientv3.Event) error {
 		for _, e := range events {
-			if err := s.pass(e, to); err != nil {
+			if err := s.pass(e, store); err != nil {
 				return err
 			}
 		}
@@ -158,17 +160,17 @@ func (s *Source[V]) object(kv *mvccpb.KeyValue) Object[V] {
 	return obj
 }
 
-// pass passes one change on.
-func (s *Source[V]) pass(e *clientv3.Event, to typedqueue.ReflectorStore[Object[V]]) error {
+// pass passes one change on to store.
+func (s *Source[V]) pass(e *clientv3.Event, store typedqueue.ReflectorStore[Object[V]]) error {
 	switch {
 	case e.IsCreate():
-		return to.Add(s.object(e.Kv))
+		return store.Add(s.object(e.Kv))
 	case e.Type == clientv3.EventTypePut:
-		return to.Update(s.object(e.Kv))
+		return store.Update(s.object(e.Kv))
 	case e.PrevKv != nil:
-		return to.Delete(s.object(e.PrevKv))
+		return store.Delete(s.object(e.PrevKv))
 	}
-	return to.Delete(Object[V]{
+	return store.Delete(Object[V]{
 		Key: strings.TrimPrefix(string(e.Kv.Key), s.prefix), Revision: e.Kv.ModRevision, Err: ErrUnknownValue,
 	})
 }
@@ -187,7 +189,7 @@ type follower struct {
 // Whatever else ends a watch, it watches again.
 func (f *follower) follow(ctx context.Context, handle func([]*clientv3.Event) error) error {
 	for {
-		err, final := f.watch(ctx, handle)
+		final, err := f.watch(ctx, handle)
 		if final || errors.Is(err, rpctypes.ErrCompacted) {
 			return err
 		}
@@ -198,23 +200,23 @@ func (f *follower) follow(ctx context.Context, handle func([]*clientv3.Event) er
 }
 
 // watch is one watch. The error is final if it came from handle.
-func (f *follower) watch(ctx context.Context, handle func([]*clientv3.Event) error) (err error, final bool) {
+func (f *follower) watch(ctx context.Context, handle func([]*clientv3.Event) error) (final bool, err error) {
 	ctx, cancel := context.WithCancel(ctx) // the client keeps a watch until then
 	defer cancel()
 	changes := f.client.Watch(clientv3.WithRequireLeader(ctx), f.prefix, clientv3.WithPrefix(),
 		clientv3.WithRev(f.revision+1), clientv3.WithPrevKV(), clientv3.WithProgressNotify(), clientv3.WithFragment())
 	for changed := range changes {
 		if err := changed.Err(); err != nil {
-			return fmt.Errorf("typedqueue: watch %q: %w", f.prefix, err), false
+			return false, fmt.Errorf("typedqueue: watch %q: %w", f.prefix, err)
 		}
 		if changed.IsProgressNotify() {
 			f.revision = max(f.revision, changed.Header.Revision)
 		} else if err := f.batch(changed.Events, handle); err != nil {
-			return err, true
+			return true, err
 		}
 		f.pause.reset()
 	}
-	return fmt.Errorf("typedqueue: watch %q: the client has ended it", f.prefix), false
+	return false, fmt.Errorf("typedqueue: watch %q: the client has ended it", f.prefix)
 }
 
 // batch handles what is new of events, which are whole revisions. (That is why revision can

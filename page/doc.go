@@ -13,10 +13,10 @@
 // # What is shown
 //
 // The first page has all queues in a table, and above it what is stuck: each key that has been
-// processed for longer than Options.Stuck, longest first. A queue's name leads to its own page,
-// with its keys. A key is shown as fmt prints it, its String method included, of which a panic
-// does no harm; but it should be quick, wait for no lock that a worker holds, and be safe to
-// call at any time. A pointer without such a method is shown as its type and address: what it
+// processed for Options.Stuck or longer, longest first. A queue's name leads to its own page,
+// with its keys. A key is shown as fmt prints it, by its String method if it has one. That should
+// be quick, wait for no lock that a worker holds, and be safe to call at any time; a panic in it
+// does no harm. A pointer without such a method is shown as its type and address: what it
 // points to may be changing. Of a long key the first 256 bytes are shown, and its length. What
 // cannot be printed, or turns the direction of text, is shown as an escape, set apart.
 //

@@ -67,7 +67,7 @@ type contents struct {
 // line is a list of keys of some type, each with an age or a delay if it has one.
 type line struct {
 	n  int
-	at func(i int) (key any, d time.Duration) // nil if the queue does not tell
+	at func(i int) (key any, d time.Duration) // nil if the queue does not tell, or has no such line
 }
 
 // Watch shows queue on p under name: a typedqueue.Queue, DelayingQueue or RateLimitingQueue, or a
@@ -112,11 +112,7 @@ func ofSnapshot[K comparable](s typedqueue.Snapshot[K]) contents {
 }
 
 func ofKeys[K comparable](keys []K) contents {
-	none := func(int) (any, time.Duration) { panic("typedqueue: a line of none has no keys") }
-	return contents{
-		ready:   line{len(keys), func(i int) (any, time.Duration) { return keys[i], 0 }},
-		waiting: line{0, none},
-	}
+	return contents{ready: line{len(keys), func(i int) (any, time.Duration) { return keys[i], 0 }}}
 }
 
 func watch[T any](p *Page, name string, queue *T, of func(*T) *source) (*Entry, error) {

@@ -26,7 +26,7 @@ var pages = template.Must(template.New("page").Funcs(template.FuncMap{
 	"script":  func() template.JS { return template.JS(script) },
 	"pieces":  pieces,
 	"label":   label,
-	"of":      func(q queue, shown query) of { return of{q, shown} },
+	"of":      func(q queue, shown query) view { return view{q, shown} },
 	"grouped": grouped[int],
 	"total":   grouped[uint64],
 }).Parse(html))

@@ -2,10 +2,10 @@ package page
 
 import "time"
 
-// The rest is how the template sees a report.
+// This file is how the template sees a report.
 
-// of is a queue and the query that it is shown for.
-type of struct {
+// view is a queue and the query that it is shown for.
+type view struct {
 	Queue queue
 	Query query
 }
@@ -72,15 +72,15 @@ func (c chart) most(text func(float64) string) string {
 	return "at most " + text(c.Max)
 }
 
-// Counters returns the counters of a queue's own page.
-func (q queue) Counters() []struct {
+// explained is a counter, and what it counts.
+type explained struct {
 	Name, Meaning string
 	counter
-} {
-	return []struct {
-		Name, Meaning string
-		counter
-	}{
+}
+
+// Counters returns the counters of a queue's own page.
+func (q queue) Counters() []explained {
+	return []explained{
 		{"Adds", "became ready, or was added while processed", q.Adds},
 		{"Merged", "calls that changed nothing, because of an earlier one", q.Merged},
 		{"Retries", "calls of AddRateLimited that counted", q.Retries},

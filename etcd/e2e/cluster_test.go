@@ -217,7 +217,8 @@ func background(t *testing.T, f func(ctx context.Context) error) (stop func()) {
 	return stop
 }
 
-// must retries what fails for a while because a server is away or without a leader.
+// must retries what fails for a while because a server is away or without a leader. That what is
+// to be compacted is so already is no failure: an attempt that seemed to fail had not.
 func must[R any](t *testing.T, f func(ctx context.Context) (R, error)) (r R) {
 	t.Helper()
 	eventually(t, "a request", func() bool {

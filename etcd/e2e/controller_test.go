@@ -282,11 +282,19 @@ func TestHandOver(t *testing.T) {
 	}))
 	put(t, client, prefixes.Source+slow, "x")
 	putAll(t, client, 100, "x")
-	carried := func(n int) func() bool {
-		return func() bool { return len(content(t, client, prefixes.Effects)) == n }
+	carried := func(value string) func() bool {
+		return func() bool {
+			n := 0
+			for _, effect := range content(t, client, prefixes.Effects) {
+				if strings.HasPrefix(effect, value+" ") {
+					n++
+				}
+			}
+			return n == 100
+		}
 	}
 	<-begun
-	eventually(t, "all but one are carried out", carried(100))
+	eventually(t, "all but one are carried out", carried("x"))
 
 	b := startReplica(t, dial(t, endpoints(nodes)...), "b", h.watched(func(ctx context.Context, task *task) error {
 		byB <- task.Key
@@ -305,16 +313,7 @@ func TestHandOver(t *testing.T) {
 		}
 	}
 	putAll(t, client, 100, "y") // a goes on too, and so does b
-	carriedOut2 := func() bool {
-		n := 0
-		for _, value := range content(t, client, prefixes.Effects) {
-			if strings.HasPrefix(value, "y ") {
-				n++
-			}
-		}
-		return n == 100
-	}
-	eventually(t, "all but one are carried out again", carriedOut2)
+	eventually(t, "all but one are carried out again", carried("y"))
 	if got := content(t, client, prefixes.Effects); got[slow] != "" {
 		t.Errorf("%q was carried out: %s", slow, got[slow])
 	}
@@ -594,6 +593,24 @@ func TestEnds(t *testing.T) {
 				t.Errorf("a goroutine is left:\n%s", stack)
 			}
 		}
+	}
+}
+
+// TestShutDownQueue: to shut the queue down ends Run, which leaves the members.
+func TestShutDownQueue(t *testing.T) {
+	nodes := startCluster(t, 1)
+	client := dial(t, endpoints(nodes)...)
+	putAll(t, client, 10, "x")
+	c := newReplica(client, "a", carryOut, nil)
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(t.Context()) }()
+	carriedOut(t, client)
+	c.Queue().ShutDown()
+	if err := <-ended; !errors.Is(err, typedqueue.ErrShutDown) {
+		t.Errorf("Run = %v", err)
+	}
+	if got := content(t, client, prefixes.Members); len(got) != 0 {
+		t.Errorf("members after Run: %v", got)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -302,7 +303,7 @@ func TestLeaderChanges(t *testing.T) {
 		for range 20 {
 			write(t, client, random)
 		}
-		leader := leaderOf(nodes)
+		leader := leaderOf(t, nodes)
 		if round%2 == 0 {
 			to := nodes[(leader+1)%3].server.Server
 			must(t, func(ctx context.Context) (struct{}, error) {
@@ -321,14 +322,13 @@ func TestLeaderChanges(t *testing.T) {
 }
 
 // leaderOf returns the number of the leader, and waits until there is one.
-func leaderOf(nodes []*node) int {
-	for {
-		for i, n := range nodes {
-			if s := n.server.Server; s.MemberID() == s.Leader() {
-				return i
-			}
-		}
-	}
+func leaderOf(t *testing.T, nodes []*node) (leader int) {
+	t.Helper()
+	eventually(t, "there is a leader", func() bool {
+		leader = slices.IndexFunc(nodes, func(n *node) bool { return n.server.Server.MemberID() == n.server.Server.Leader() })
+		return leader >= 0
+	})
+	return leader
 }
 
 // scale returns n, times what ETCD_SOAK says.

@@ -174,7 +174,7 @@ func (f *fleet) whileChanging(ctx context.Context, course func(context.Context) 
 // course is what happens to the replicas while the keys change.
 func (f *fleet) course(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{f.killOne, f.pauseOne, f.addOne} {
-		if err := f.wait(ctx, f.duration/4); err != nil {
+		if err := wait(ctx, f.duration/4); err != nil {
 			return err
 		}
 		from := now()
@@ -183,11 +183,11 @@ func (f *fleet) course(ctx context.Context) error {
 		}
 		f.steps = append(f.steps, span{from, now()})
 	}
-	return f.wait(ctx, f.duration/4)
+	return wait(ctx, f.duration/4)
 }
 
-// wait lets the changes go on for a while.
-func (f *fleet) wait(ctx context.Context, d time.Duration) error {
+// wait lets things go on for a while.
+func wait(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
 		return nil
@@ -270,7 +270,7 @@ func (f *fleet) pauseAtWork(ctx context.Context, p *process) error {
 		// What it has told before is in the pipe, and will be read in no time.
 		for told := -1; told != f.marks.told(p.name); {
 			told = f.marks.told(p.name)
-			if err := f.wait(ctx, 5*poll); err != nil {
+			if err := wait(ctx, 5*poll); err != nil {
 				return err
 			}
 		}
@@ -280,7 +280,7 @@ func (f *fleet) pauseAtWork(ctx context.Context, p *process) error {
 		if err := goOn(p.cmd.Process); err != nil {
 			return err
 		}
-		if err := f.wait(ctx, poll); err != nil {
+		if err := wait(ctx, poll); err != nil {
 			return err
 		}
 	}

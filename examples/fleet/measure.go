@@ -134,7 +134,7 @@ func (m *measuring) latency(ctx context.Context) error {
 			if _, err := f.burst(ctx); err != nil {
 				return err
 			}
-			err := f.whileChanging(ctx, func(ctx context.Context) error { return f.wait(ctx, f.duration) })
+			err := f.whileChanging(ctx, func(ctx context.Context) error { return wait(ctx, f.duration) })
 			if err != nil {
 				return err
 			}

@@ -91,6 +91,21 @@ func (o *observer) lastEffect() int64 {
 	return o.last
 }
 
+// turn returns when a change of members was seen, by its revision.
+func (o *observer) turn(revision int64) int64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.turns[revision]
+}
+
+// effectsOf returns the effects of a key that have been seen so far, oldest first. Later ones do
+// not change it.
+func (o *observer) effectsOf(key string) []moment {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.effects[key]
+}
+
 // has reports whether a replica is among the members.
 func (o *observer) has(name string) bool {
 	o.mu.Lock()

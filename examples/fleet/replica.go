@@ -18,7 +18,7 @@ import (
 // This file is a replica: a controller as one writes it, and the marks by which its parent
 // can check it.
 
-// Orders are what a replica is told.
+// orders are what a replica is told.
 type orders struct {
 	Name      string
 	Endpoints []string

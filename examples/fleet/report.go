@@ -49,9 +49,9 @@ func (f *fleet) judge(ctx context.Context) (*finding, error) {
 			found.fault(ruleTested, "%s was paused, and tried to write nothing that etcd could refuse", s.name)
 		}
 	}
-	for _, how := range []how{killed, paused} {
-		if !slices.ContainsFunc(found.turns, func(t *turn) bool { return !t.joined && f.struck[t.lease].how == how }) {
-			found.fault(ruleTested, "no lease ended because a replica %s", how)
+	for _, h := range []how{killed, paused} {
+		if !slices.ContainsFunc(found.turns, func(t *turn) bool { return !t.joined && f.struck[t.lease].how == h }) {
+			found.fault(ruleTested, "no lease ended because a replica %s", h)
 		}
 	}
 	return found, nil
@@ -119,7 +119,7 @@ func (t *turn) ideal() float64 {
 // was struck, or the new one came, to the new one's first hand. What was not in the source
 // needed none.
 func (f *fleet) gap(t *turn) (longest time.Duration) {
-	since := f.observer.turns[t.revision]
+	since := f.observer.turn(t.revision)
 	if s, ok := f.struck[t.lease]; ok && !t.joined {
 		since = s.at
 	}
@@ -136,7 +136,7 @@ func (f *fleet) gap(t *turn) (longest time.Duration) {
 // came or went, and the others.
 func (f *fleet) latencies() (calm, during []time.Duration) {
 	for key, changes := range f.writer.written {
-		effects := f.observer.effects[key]
+		effects := f.observer.effectsOf(key)
 		for _, c := range changes {
 			i, _ := slices.BinarySearchFunc(effects, c.revision, func(e moment, revision int64) int { return cmp.Compare(e.revision, revision) })
 			if i == len(effects) {

@@ -51,19 +51,19 @@ func (w *writer) fill(ctx context.Context) error {
 	return nil
 }
 
-// hands is how many changes are under way at once; each has its own share of the keys.
-const hands = 8
+// lanes is how many changes are under way at once; each lane has its own share of the keys.
+const lanes = 8
 
 // churn changes keys at random, perSecond times a second, until ctx is done. One change
 // in twenty is a deletion.
 func (w *writer) churn(ctx context.Context, perSecond float64) error {
-	pace := rate.NewLimiter(rate.Limit(perSecond), hands)
-	errs := make(chan error, hands)
-	for hand := range hands {
+	pace := rate.NewLimiter(rate.Limit(perSecond), lanes)
+	errs := make(chan error, lanes)
+	for lane := range lanes {
 		go func() {
-			chance := rand.New(rand.NewPCG(w.seed, uint64(hand)))
+			chance := rand.New(rand.NewPCG(w.seed, uint64(lane)))
 			for pace.Wait(ctx) == nil {
-				i := chance.IntN(w.keys)/hands*hands + hand
+				i := chance.IntN(w.keys)/lanes*lanes + lane
 				if err := w.change(ctx, keyName(i%w.keys), chance.IntN(20) == 0); err != nil && ctx.Err() == nil {
 					errs <- err
 					return
@@ -73,7 +73,7 @@ func (w *writer) churn(ctx context.Context, perSecond float64) error {
 		}()
 	}
 	var err error
-	for range hands {
+	for range lanes {
 		err = errors.Join(err, <-errs)
 	}
 	return err

@@ -18,7 +18,7 @@ const (
 // TestDroppedWait: what stays of queues that are dropped with items which wait for a year. The
 // queue goes, and its items with it: the timer holds it weakly. The timer itself stays, since
 // the runtime keeps a timer until it fires or is stopped, and so do its function and the weak
-// pointer in there: some 200 bytes for each queue, until the year is over. Nothing of that runs
+// pointer in there: some 170 bytes for each queue, until the year is over. Nothing of that runs
 // before then, and then it does nothing. Who makes queues by the thousand and drops them with
 // items waiting far ahead calls ShutDown, which stops the timer.
 func TestDroppedWait(t *testing.T) {

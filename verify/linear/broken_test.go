@@ -243,7 +243,7 @@ func (q stillOpen) Add(o Object) error {
 func brokenDeltas(opts typedqueue.DeltaFIFOOptions[int, Object]) Line {
 	q := NewDeltaFIFO()
 	if opts.Merge != nil {
-		opts.KnownObjects = q.Known
+		opts.KnownObjects = q.known
 	}
 	q.DeltaFIFO = typedqueue.NewDeltaFIFO(keyOf, opts)
 	return q

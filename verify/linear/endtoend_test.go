@@ -191,7 +191,7 @@ func TestDeltaFIFO_EndToEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		for key := range Keys { // D9
-			if got, _ := q.Known.GetByKey(key); got != from.exists[key] {
+			if got, _ := q.known.GetByKey(key); got != from.exists[key] {
 				t.Errorf("key %d: KnownObjects has %v, the last word was %v", key, got, from.exists[key])
 			}
 		}

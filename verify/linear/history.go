@@ -1,6 +1,8 @@
 package linear
 
 import (
+	"fmt"
+	"hash/maphash"
 	"math"
 	"slices"
 	"sort"
@@ -72,6 +74,36 @@ func endOf(ops []porcupine.Operation) int64 {
 		end = max(end, op.Return)
 	}
 	return end
+}
+
+var seed = maphash.MakeSeed()
+
+// modelOf returns a model whose states are of type S, the zero one first. step makes a call, and
+// reports whether that could have had this result, which is zero if it returned nothing.
+func modelOf[S interface {
+	comparable
+	fmt.Stringer
+}, C interface {
+	fmt.Stringer
+	with(result R) string
+}, R any](step func(s *S, c C, r R) (possible bool)) porcupine.Model {
+	return porcupine.Model{
+		Init: func() any { return *new(S) },
+		Step: func(state, input, output any) (bool, any) {
+			s := state.(S)
+			r, _ := output.(R)
+			possible := step(&s, input.(C), r)
+			return possible, s
+		},
+		Hash: func(state any) uint64 { return maphash.Comparable(seed, state.(S)) },
+		DescribeOperation: func(input, output any) string {
+			if output == nil {
+				return input.(C).String()
+			}
+			return input.(C).with(output.(R))
+		},
+		DescribeState: func(state any) string { return state.(S).String() },
+	}
 }
 
 // Shortest returns the shortest prefix of a history that no order of its calls can explain, with

@@ -1,11 +1,9 @@
 package schedules
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -13,31 +11,25 @@ import (
 	"time"
 
 	_ "example.com/typedqueue/verify/linear" // so go test knows that results depend on it, and on the package under test
+	"example.com/typedqueue/verify/overlay"
 )
 
-// edit replaces a text, that stands once in a file of the package under test.
-type edit struct{ file, old, new string }
-
 // pausing makes the core's mutex one that pauses.
-var pausing = []edit{
-	{"queue.go", "\tmu sync.Mutex ", "\tmu pausingMutex "},
-	{"queue.go", "// ErrShutDown is returned", "var _ sync.Mutex // so the import is used\n\n// ErrShutDown is returned"},
+var pausing = []overlay.Edit{
+	overlay.In("queue.go", "\tmu sync.Mutex ", "\tmu pausingMutex "),
+	overlay.In("queue.go", "// ErrShutDown is returned", "var _ sync.Mutex // so the import is used\n\n// ErrShutDown is returned"),
 }
 
 // pause is added to the package under test.
 const pause = `package typedqueue
 
 import (
-	"os"
 	"sync"
 	"time"
 )
 
 // Pause, if not nil, is called before each lock and after each unlock.
 var Pause func()
-
-// fault is the fault that is switched on, of those that are built in.
-var fault = os.Getenv("TYPEDQUEUE_FAULT")
 
 type pausingMutex struct{ sync.Mutex }
 
@@ -62,36 +54,34 @@ func (m *pausingMutex) Unlock() {
 		Pause()
 	}
 }
-
-var _ = fault
 `
 
-// faults are built in to be found, one at a time. Each is text in which $ stands for its name.
+// faults are what must be found, and the kind of queue in whose schedules.
 var faults = []struct {
 	name, kind string
-	edit
+	edit       overlay.Edit
 }{
-	{"a getter that gives up keeps its wake-up", "Queue", edit{"queue.go", "if err != nil || panics {", "if (err != nil || panics) && fault != $ {"}},
+	{"a getter that gives up keeps its wake-up", "Queue", overlay.In("queue.go", "if err != nil || panics {", "if (err != nil || panics) && fault != $ {")},
 	{"a getter looks, and then goes to sleep", "Queue", gap("queue.go", "c", "if err := c.sleep(ctx); err != nil {")},
 	{"a getter does not look again", "Queue", gap("queue.go", "q", "item, priority = q.handOut()")},
 	{"a drain looks before it registers", "Queue", gap("queue.go", "q", "if q.drains == nil {")},
 	{"AddAll adds one by one", "Queue", gap("queue.go", "q", "q.count(q.add(q.need(hashOf(item), item), 0, now))")},
 	{"an Add does not look again whether it is closed", "Queue", gap("queue.go", "q", "q.count(q.add(q.need(hash, item), priority, now))")},
 	{"Reschedule is two steps", "Queue", gap("delaying.go", "q", "q.addLater(q.need(hash, item), delay, priority{}, now)")},
-	{"what is due waits no more and is not ready yet", "Queue", edit{"delaying.go", "q.dueBy(now)", dueInTwoSteps}},
-	{"a timer is not set anew", "Queue", edit{"delaying.go", "q.alarm <= at {", "(q.alarm <= at || fault == $) {"}},
+	{"what is due waits no more and is not ready yet", "Queue", overlay.In("delaying.go", "q.dueBy(now)", dueInTwoSteps)},
+	{"a timer is not set anew", "Queue", overlay.In("delaying.go", "q.alarm <= at {", "(q.alarm <= at || fault == $) {")},
 	{"a write does not look again whether it is closed", "FIFO", gap("fifo.go", "l", "return nil\n}\n\n// written says")},
-	{"a deletion while a key is in hand is forgotten", "FIFO", edit{"fifo.go", "e.acc.forgotten = true", "e.acc.forgotten = fault != $"}},
+	{"a deletion while a key is in hand is forgotten", "FIFO", overlay.In("fifo.go", "e.acc.forgotten = true", "e.acc.forgotten = fault != $")},
 	{"a Pop does not look again", "DeltaFIFO", gap("fifo.go", "l", "e := l.get()")},
-	{"what is put back goes behind what came meanwhile", "DeltaFIFO", edit{"deltafifo.go", "later := q.pending(e)",
-		"later := q.pending(e); if fault == $ { deltas, later = later, deltas }"}},
-	{"a deletion looks, and then deletes", "DeltaFIFO", edit{"deltafifo.go", "if d.label == nil {",
-		"if fault == $ { q.mu.Unlock(); q.mu.Lock(); e = q.entries.find(hash, key) }; if d.label == nil {"}},
+	{"what is put back goes behind what came meanwhile", "DeltaFIFO", overlay.In("deltafifo.go", "later := q.pending(e)",
+		"later := q.pending(e); if fault == $ { deltas, later = later, deltas }")},
+	{"a deletion looks, and then deletes", "DeltaFIFO", overlay.In("deltafifo.go", "if d.label == nil {",
+		"if fault == $ { q.mu.Unlock(); q.mu.Lock(); e = q.entries.find(hash, key) }; if d.label == nil {")},
 }
 
 // gap lets others act in front of a statement that needs the lock of q.
-func gap(file, q, statement string) edit {
-	return edit{file, statement, fmt.Sprintf("if fault == $ { %s.mu.Unlock(); %[1]s.mu.Lock() }; %s", q, statement)}
+func gap(file, q, statement string) overlay.Edit {
+	return overlay.In(file, statement, fmt.Sprintf("if fault == $ { %s.mu.Unlock(); %[1]s.mu.Lock() }; %s", q, statement))
 }
 
 const dueInTwoSteps = `
@@ -107,71 +97,14 @@ const dueInTwoSteps = `
 	}
 	q.dueBy(now)`
 
-// faulty are the edits that build all faults in.
-func faulty() (edits []edit) {
-	for _, f := range faults {
-		f.new = strings.ReplaceAll(f.new, "$", fmt.Sprintf("%q", f.name))
-		edits = append(edits, f.edit)
-	}
-	return edits
-}
-
-// build builds the tests of this package, and the package under test with a mutex that pauses and
-// some more edits.
-func build(t *testing.T, more ...edit) (binary string) {
+// build builds the tests of this package, with a package under test whose mutex pauses.
+func build(t *testing.T, faults ...overlay.Fault) (binary string) {
 	t.Helper()
-	dir := t.TempDir()
-	overlay := struct{ Replace map[string]string }{map[string]string{}}
-	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	add := func(file, text string) {
-		path := filepath.Join(dir, file)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		overlay.Replace[filepath.Join(root, file)] = path
-	}
-	for file, text := range edited(t, root, append(more, pausing...)) {
-		add(file, text)
-	}
-	add("pause.go", pause)
-	list, err := json.Marshal(overlay)
-	if err != nil {
-		t.Fatal(err)
-	}
-	add("overlay.json", string(list))
 	if _, err := os.ReadFile("drawn_test.go"); err != nil { // so go test knows that results depend on it
 		t.Fatal(err)
 	}
-	binary = filepath.Join(dir, "schedules.test")
-	out, err := exec.Command("go", "test", "-c", "-tags", "schedules", "-overlay", filepath.Join(dir, "overlay.json"), "-o", binary, ".").CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return binary
-}
-
-// edited returns the files that edits change, as they then are.
-func edited(t *testing.T, root string, edits []edit) map[string]string {
-	t.Helper()
-	files := map[string]string{}
-	for _, e := range edits {
-		text, ok := files[e.file]
-		if !ok {
-			b, err := os.ReadFile(filepath.Join(root, e.file))
-			if err != nil {
-				t.Fatal(err)
-			}
-			text = string(b)
-		}
-		if n := strings.Count(text, e.old); n != 1 {
-			t.Fatalf("this stands %d times in %s, not once: %q", n, e.file, e.old)
-		}
-		files[e.file] = strings.Replace(text, e.old, e.new, 1)
-	}
-	return files
+	c := overlay.Changes{Edits: pausing, Faults: faults, Added: map[string]string{"pause.go": pause}}
+	return overlay.Build(t, ".", c, "-tags", "schedules")
 }
 
 // run runs one test of a binary.
@@ -214,17 +147,21 @@ func TestSchedules(t *testing.T) {
 // TestSeededFaults: each fault is found, and shrinks to a timetable that can be read.
 func TestSeededFaults(t *testing.T) {
 	t.Parallel()
-	binary := build(t, faulty()...)
-	slots := make(chan struct{}, 2)
-	var all sync.WaitGroup
+	var all []overlay.Fault
 	for _, f := range faults {
-		all.Go(func() {
+		all = append(all, overlay.Fault{Name: f.name, Edit: f.edit})
+	}
+	binary := build(t, all...)
+	slots := make(chan struct{}, 2)
+	var looking sync.WaitGroup
+	for _, f := range faults {
+		looking.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
 			mustFind(t, binary, f.name, f.kind)
 		})
 	}
-	all.Wait()
+	looking.Wait()
 }
 
 // mustFind runs one test with a fault switched on. Whatever the environment says, it looks long
@@ -232,7 +169,7 @@ func TestSeededFaults(t *testing.T) {
 func mustFind(t *testing.T, binary, fault, kind string) {
 	const longest = 12
 	start := time.Now()
-	out, err := run(binary, "TestDrawn"+kind, "TYPEDQUEUE_FAULT="+fault,
+	out, err := run(binary, "TestDrawn"+kind, overlay.On(fault),
 		"RAPID_CHECKS=200000", "RAPID_SHRINKTIME=30s", "RAPID_NOFAILFILE=true", "RAPID_FAILFILE=", "RAPID_SEED=0")
 	switch lines := timetable(out); {
 	case err == nil:

@@ -51,8 +51,8 @@ func newRateLimiting() *typedqueue.RateLimitingQueue[int] {
 	return typedqueue.NewRateLimitingQueue(limiter, typedqueue.Options{})
 }
 
-// works are what all work queues have.
-type works interface {
+// anyWorkQueue is what all work queues have.
+type anyWorkQueue interface {
 	Add(key int)
 	AddAll(keys ...int)
 	Cancel(key int) bool
@@ -62,7 +62,7 @@ type works interface {
 	Drain(ctx context.Context) error
 }
 
-func workQueue(q works) subject {
+func workQueue(q anyWorkQueue) subject {
 	return subject{
 		add:    q.Add,
 		addAll: q.AddAll,
@@ -88,7 +88,7 @@ type delays interface {
 }
 
 func delaying(q interface {
-	works
+	anyWorkQueue
 	delays
 }) subject {
 	s := workQueue(q)

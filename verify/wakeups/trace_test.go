@@ -45,7 +45,7 @@ func traced(t *testing.T, f func()) []woken {
 			return steps
 		case err != nil:
 			t.Fatal(err)
-		case ev.Kind() == trace.EventLog && ev.Log().Category == step:
+		case ev.Kind() == trace.EventLog && ev.Log().Category == beginning:
 			steps = append(steps, woken{})
 		case ev.Kind() == trace.EventStateTransition && ev.StateTransition().Resource.Kind == trace.ResourceGoroutine:
 			if id, ok := wakes(asleep, ev); ok {
@@ -55,10 +55,10 @@ func traced(t *testing.T, f func()) []woken {
 	}
 }
 
-// step is how the trace is told that a step begins.
-const step = "step"
+// beginning is the category of the log entries by which the trace is told that a step begins.
+const beginning = "step"
 
-func beginStep(name string) { rt.Log(context.Background(), step, name) }
+func beginStep(name string) { rt.Log(context.Background(), beginning, name) }
 
 // wakes keeps asleep up to date, and reports whether a goroutine that is in it wakes.
 func wakes(asleep map[trace.GoID]bool, ev trace.Event) (id trace.GoID, ok bool) {
