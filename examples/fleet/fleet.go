@@ -22,6 +22,7 @@ type options struct {
 	workers   int           // of each replica
 	work      time.Duration // how long a worker takes before it writes
 	seed      uint64
+	chart     string   // the file for the picture; none: no picture
 	faults    []string // what the replicas do wrong in a test, in the order of their start
 }
 
@@ -41,6 +42,7 @@ type fleet struct {
 	processes []*process        // all that were started
 	alive     map[*process]bool // those that must not end by themselves
 	struck    map[int64]strike  // what was done to replicas, by their leases
+	resumed   []happening       // when replicas that were paused went on
 	steps     []span            // when members changed while keys did
 }
 
@@ -252,6 +254,7 @@ func (f *fleet) pauseOne(ctx context.Context) error {
 		return err
 	}
 	f.logf("%s goes on", p.name)
+	f.resumed = append(f.resumed, happening{now(), p.name + " goes on"})
 	if err := goOn(p.cmd.Process); err != nil {
 		return err
 	}

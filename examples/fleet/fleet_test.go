@@ -6,6 +6,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -57,9 +58,10 @@ func TestFleet(t *testing.T) {
 	must(t, err)
 	defer func() { must(t, c.close()) }()
 
+	picture := filepath.Join(t.TempDir(), "fleet.svg")
 	var stdout, stderr strings.Builder
 	code := run(t.Context(), []string{
-		"-endpoints", c.endpoints[0], "-keys", "500", "-ttl", "2s", "-duration", "1s", "-rate", "300", "-workers", "4",
+		"-endpoints", c.endpoints[0], "-keys", "500", "-ttl", "2s", "-duration", "1s", "-rate", "300", "-workers", "4", "-chart", picture,
 	}, &stdout, &stderr)
 	t.Log(stderr.String(), stdout.String())
 	if code != exitGood || strings.Contains(stdout.String(), "BAD") {
@@ -68,6 +70,14 @@ func TestFleet(t *testing.T) {
 	for _, want := range []string{"r1 is killed", "r2 is paused", "r2 joins", "r4 joins", "r3 ends", "of 500 keys"} {
 		if !strings.Contains(stdout.String(), want) {
 			t.Errorf("nothing of this: %s", want)
+		}
+	}
+	svg, err := os.ReadFile(picture)
+	must(t, err)
+	drawn := parseSVG(t, svg)
+	for _, want := range []string{"r1 is killed", "r1's lease ends", "r2 is paused", "r2 goes on", "r2 joins", "r4 joins", "r4 ends", "r3", "nobody"} {
+		if !slices.Contains(drawn.texts, want) {
+			t.Errorf("nothing of this in the picture: %s", want)
 		}
 	}
 	left, err := c.client.Get(t.Context(), "", clientv3.WithPrefix(), clientv3.WithCountOnly())
@@ -177,13 +187,6 @@ func report(t *testing.T, f *fleet, found *finding) {
 	var out strings.Builder
 	f.print(&out, found)
 	t.Log(out.String())
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // empty checks that a folder holds nothing.

@@ -10,7 +10,7 @@
 // The files, in the order to read them: replica.go is what a program of one's own would
 // have, a controller; fleet.go is the course of events, verdict.go the check; cluster.go,
 // process.go, marks.go, writer.go and observer.go hold what they need, report.go and
-// measure.go what is printed.
+// measure.go what is printed, holdings.go and chart.go the picture.
 package main
 
 import (
@@ -87,6 +87,7 @@ func parse(args []string, stderr io.Writer) (opts options, measured bool, err er
 	flags.IntVar(&opts.workers, "workers", 8, "how many keys each replica works on at a time")
 	flags.DurationVar(&opts.work, "work", 2*time.Millisecond, "how long the work on a key takes")
 	flags.Uint64Var(&opts.seed, "seed", 1, "of the keys that are drawn to be changed")
+	flags.StringVar(&opts.chart, "chart", "", "draw who held how many keys when, as SVG, into this `file`")
 	flags.BoolVar(&measured, "measure", false, "instead, measure times and throughput with 1, 2, 3 and 5 replicas, and print tables as Markdown")
 	if err := flags.Parse(args); err != nil {
 		return opts, false, err
@@ -95,7 +96,7 @@ func parse(args []string, stderr io.Writer) (opts options, measured bool, err er
 		opts.endpoints = strings.Split(*endpoints, ",")
 	}
 	if flags.NArg() > 0 || opts.keys < 1 || opts.replicas < 3 || opts.ttl < time.Second ||
-		opts.duration < 0 || opts.rate <= 0 || opts.workers < 1 || opts.work < 0 {
+		opts.duration < 0 || opts.rate <= 0 || opts.workers < 1 || opts.work < 0 || measured && opts.chart != "" {
 		flags.Usage()
 		return opts, false, errors.New("wrong arguments")
 	}

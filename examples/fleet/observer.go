@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
+	"slices"
 	"strings"
 	"sync"
 
@@ -17,7 +19,7 @@ type observer struct {
 	done    map[string]int64
 	behind  int                 // how many keys have another effect than they should
 	members map[string]bool     // who is there
-	turns   map[int64]int64     // when changes of members were seen, by their revisions
+	seen    []moment            // when each revision was seen, oldest first
 	effects map[string][]moment // by key, oldest first
 	last    int64               // when the last effect was seen
 }
@@ -31,13 +33,16 @@ type moment struct {
 func newObserver() *observer {
 	return &observer{
 		want: map[string]int64{}, done: map[string]int64{}, members: map[string]bool{},
-		turns: map[int64]int64{}, effects: map[string][]moment{},
+		effects: map[string][]moment{},
 	}
 }
 
 func (o *observer) see(e event) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if e.revision > o.newest {
+		o.seen = append(o.seen, moment{e.revision, now()})
+	}
 	o.newest = e.revision
 	dir, name, _ := strings.Cut(e.key, "/")
 	switch dir + "/" {
@@ -54,9 +59,6 @@ func (o *observer) see(e event) bool {
 		o.last = now()
 		o.effects[name] = append(o.effects[name], moment{e.revision, o.last})
 	case memberDir:
-		if o.members[name] == e.deleted { // not just a word of a member
-			o.turns[e.revision] = now()
-		}
 		o.members[name] = !e.deleted
 	}
 	return true
@@ -91,19 +93,23 @@ func (o *observer) lastEffect() int64 {
 	return o.last
 }
 
-// turn returns when a change of members was seen, by its revision.
-func (o *observer) turn(revision int64) int64 {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.turns[revision]
-}
-
 // effectsOf returns the effects of a key that have been seen so far, oldest first. Later ones do
 // not change it.
 func (o *observer) effectsOf(key string) []moment {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.effects[key]
+}
+
+// at returns when a revision was seen, or one after it.
+func (o *observer) at(revision int64) int64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	i, _ := slices.BinarySearchFunc(o.seen, revision, func(m moment, revision int64) int { return cmp.Compare(m.revision, revision) })
+	if i == len(o.seen) {
+		return now() // not yet
+	}
+	return o.seen[i].at
 }
 
 // has reports whether a replica is among the members.

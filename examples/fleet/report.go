@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"text/tabwriter"
 	"time"
@@ -29,6 +30,7 @@ func demonstrate(ctx context.Context, opts options, stdout, stderr io.Writer, lo
 		return errors.Join(err, judged)
 	}
 	f.print(stdout, found)
+	err = errors.Join(err, f.draw(found))
 	if len(found.faults) > 0 {
 		err = errors.Join(err, errBadVerdict)
 	}
@@ -44,6 +46,7 @@ func (f *fleet) judge(ctx context.Context) (*finding, error) {
 		return nil, err
 	}
 	found := check(history, f.marks.hands)
+	found.history = history
 	for _, s := range f.struck {
 		if s.how == paused && f.marks.tally(s.name)[fenced] == 0 {
 			found.fault(ruleTested, "%s was paused, and tried to write nothing that etcd could refuse", s.name)
@@ -55,6 +58,19 @@ func (f *fleet) judge(ctx context.Context) (*finding, error) {
 		}
 	}
 	return found, nil
+}
+
+// draw writes the picture of the run, if it is asked for.
+func (f *fleet) draw(found *finding) error {
+	if f.chart == "" {
+		return nil
+	}
+	picture, err := f.holdings(found).svg("Who holds the keys", fmt.Sprintf("%s keys on etcd; %d replicas, and one more; leases of %v s; %v changes a second",
+		thousands(f.keys), f.replicas, f.ttl.Seconds(), f.rate))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(f.chart, picture, 0o644)
 }
 
 func (f *fleet) print(out io.Writer, found *finding) {
@@ -119,7 +135,7 @@ func (t *turn) ideal() float64 {
 // was struck, or the new one came, to the new one's first hand. What was not in the source
 // needed none.
 func (f *fleet) gap(t *turn) (longest time.Duration) {
-	since := f.observer.turn(t.revision)
+	since := f.observer.at(t.revision)
 	if s, ok := f.struck[t.lease]; ok && !t.joined {
 		since = s.at
 	}

@@ -10,7 +10,7 @@ import (
 
 func TestArguments(t *testing.T) {
 	for _, args := range [][]string{
-		{"stranger"}, {"-keys", "0"}, {"-replicas", "2"}, {"-ttl", "1ms"}, {"-rate", "0"}, {"-workers", "0"}, {"-unknown"},
+		{"stranger"}, {"-keys", "0"}, {"-replicas", "2"}, {"-ttl", "1ms"}, {"-rate", "0"}, {"-workers", "0"}, {"-measure", "-chart", "x.svg"}, {"-unknown"},
 	} {
 		if code := run(t.Context(), args, io.Discard, io.Discard); code != exitUsage {
 			t.Errorf("%q: exit code %d", args, code)
@@ -75,7 +75,7 @@ func TestLatencies(t *testing.T) {
 
 func TestGap(t *testing.T) {
 	f := &fleet{observer: newObserver(), struck: map[int64]strike{1: {"r1", killed, 100}}}
-	f.observer.turns = map[int64]int64{5: 500, 6: 600}
+	f.observer.seen = []moment{{5, 500}, {6, 600}}
 	moved := map[string]*hand{"a": {from: 610}, "b": {from: 650}, "later": {from: 9000}}
 	there := map[string]bool{"a": true, "b": true}
 	left := &turn{revision: 5, lease: 1, moved: moved, keys: there, live: []string{"r2"}}
@@ -85,5 +85,12 @@ func TestGap(t *testing.T) {
 	}
 	if left.ideal() != 1 || came.ideal() != 1 {
 		t.Errorf("ideals %v, %v", left.ideal(), came.ideal())
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -95,6 +95,7 @@ type turn struct {
 
 // A finding is what the check comes to.
 type finding struct {
+	history                []event // in which it was found
 	keys, changes, effects int
 	turns                  []*turn
 	faults                 []fault
