@@ -892,6 +892,18 @@ func TestDelayingQueue_T7_DueGoesByPriority(t *testing.T) {
 	})
 }
 
+// What comes due together is there together: a getter that slept gets the best of it.
+func TestDelayingQueue_T4_DueTogether(t *testing.T) {
+	eachDelayed(t, func(t *testing.T, q delayedQueue[string]) {
+		q.AddAfter("plain", time.Second)
+		q.AddAfterWithPriority("better", time.Second, 1)
+		q.AddAfterWithPriority("best", time.Second, 2)
+		if item, priority, _ := q.GetWithPriority(); item != "best" || priority != 2 {
+			t.Errorf("GetWithPriority = %q, %d, want the best", item, priority)
+		}
+	})
+}
+
 // W32
 func TestDelayingQueue_Q12_Cancel(t *testing.T) {
 	eachDelayed(t, func(t *testing.T, q delayedQueue[string]) {
@@ -1074,7 +1086,11 @@ func TestDelayingQueue_Metrics(t *testing.T) {
 		q.AddAfter("a", time.Second)
 		pass(3 * time.Second) // ready from the first on
 		take(t, q, "a")
-		if diff := cmp.Diff([]time.Duration{time.Second, 2 * time.Second, 3 * time.Second}, waited); diff != "" {
+		q.Done("a")
+		q.AddAfter("a", 0)
+		pass(4 * time.Second)
+		take(t, q, "a")
+		if diff := cmp.Diff([]time.Duration{time.Second, 2 * time.Second, 3 * time.Second, 4 * time.Second}, waited); diff != "" {
 			t.Errorf("Waited (-want +got):\n%s", diff)
 		}
 	})

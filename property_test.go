@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -198,12 +199,14 @@ func heapProperty() func(*rapid.T) {
 	}
 }
 
-// TestHeap_Q9_Shrinks empties a heap of many chunks, from the top and from everywhere.
+// TestHeap_Q9_Shrinks empties a heap of many chunks, from the top and from everywhere. To
+// give memory back has to be worth it each time, so it happens rarely.
 func TestHeap_Q9_Shrinks(t *testing.T) {
 	const n = 5*chunkLen + 1
 	rnd := rand.New(rand.NewPCG(1, 2))
 	var h heap[ref]
 	for range 2 {
+		shrunk := 0
 		in := make([]bool, n)
 		for id := range in {
 			h.push(ref(id), rnd.Int64N(n))
@@ -215,6 +218,7 @@ func TestHeap_Q9_Shrinks(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+			used := h.nodes.used
 			if in[id] {
 				h.remove(ref(id))
 				in[id] = false
@@ -224,6 +228,12 @@ func TestHeap_Q9_Shrinks(t *testing.T) {
 				h.remove(top)
 				in[top] = false
 			}
+			if h.nodes.used < used {
+				shrunk++
+			}
+		}
+		if shrunk > 2 {
+			t.Errorf("gave memory back %d times", shrunk)
 		}
 		if h.len() != 0 || h.nodes.used > slotsKeep {
 			t.Errorf("%d nodes in %d slots, want none in few", h.len(), h.nodes.used)
@@ -252,6 +262,9 @@ func checkTable[K comparable, A any](t *table[K, A], hash func(K) uint32) error 
 	}
 	if n := len(t.heads); len(seen) != t.n || n&(n-1) != 0 || t.room != roomIn(n) || t.n > t.room {
 		return broken("B2", "%d entries, n = %d, %d heads", len(seen), t.n, n)
+	}
+	if n := len(t.heads); n > 0 && uint32(math.MaxUint32)>>t.shift != uint32(n-1) {
+		return broken("B2", "a hash shifted by %d says which of %d heads", t.shift, n)
 	}
 	free := 0
 	for r := t.free; r != 0 && free <= int(t.used); r = t.at(r).chain {
@@ -334,6 +347,14 @@ func TestTableCheck(t *testing.T) {
 		{"B1", func(t *table[string, int]) { t.find(hashOf("a"), "a").key = "b" }},
 		{"B1", func(t *table[string, int]) { t.find(hashOf("a"), "a").marks = 0 }},
 		{"B2", func(t *table[string, int]) { t.n++ }},
+		{"B2", func(t *table[string, int]) { // half of the heads would do
+			clear(t.heads)
+			t.shift++
+			for e := range t.all {
+				h := t.head(e.hash())
+				e.chain, *h = *h, e.ref
+			}
+		}},
 		{"B3", func(t *table[string, int]) { t.at(t.free).acc = 1 }},
 		{"B3", func(t *table[string, int]) { t.free = 0 }},
 		{"B4", func(t *table[string, int]) { keepSpare(&t.spareHeads)[3] = make([]ref, 9) }},
@@ -424,6 +445,28 @@ func checkStacks[T any](s *stacks[T], tops map[ref]int) error {
 		return broken("G1", "%d slots used, %d values and %d free", s.used, n, free)
 	}
 	return checkSlots(&s.slots)
+}
+
+// TestStacks_Q9_InheritedChunksServeAgain moves house without a stack to move.
+func TestStacks_Q9_InheritedChunksServeAgain(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // spare chunks are held weakly
+	var old, s stacks[int]
+	fill := func(s *stacks[int]) (top ref) {
+		for range 3 * chunkLen {
+			top = s.push(top, 1)
+		}
+		return top
+	}
+	old.drop(fill(&old))
+	s.inherit(&old)
+	spare := s.spare.Value()
+	if spare == nil || len(*spare) != 3 {
+		t.Fatalf("spare chunks = %v, want 3", spare)
+	}
+	fill(&s)
+	if len(*spare) != 0 {
+		t.Errorf("%d spare chunks are left, want none", len(*spare))
+	}
 }
 
 // TestStacksProperty compares stacks with slices.
@@ -586,10 +629,76 @@ func tableProperty() func(*rapid.T) {
 
 // TestTable_HeadsFor looks at how many heads a table has, from small to large.
 func TestTable_HeadsFor(t *testing.T) {
+	for n, want := range map[int]int{
+		0: 3, 1: 3, 2: 3, 3: 4, 4: 4, 5: 5, 16_383: 16, 16_384: 16, 16_385: 16, // four for each
+		65_535: 16, 65_536: 16, 65_537: 17, 131_072: 17, 131_073: 18, // one for each
+	} {
+		if got := headsFor(n); got != want {
+			t.Errorf("headsFor(%d) = %d, want %d", n, got, want)
+		}
+	}
+	for heads, want := range map[int]int{8: 2, 32_768: 8_192, 65_536: 65_536, 131_072: 131_072} {
+		if got := roomIn(heads); got != want {
+			t.Errorf("roomIn(%d) = %d, want %d", heads, got, want)
+		}
+	}
 	for n := range 300_000 {
 		heads := 1 << headsFor(n)
 		if roomIn(heads) < n || heads > fastHeads && roomIn(heads/2) >= n {
 			t.Fatalf("%d heads for %d entries, with room for %d", heads, n, roomIn(heads))
+		}
+	}
+}
+
+// TestTable_Q9_SpareHeads grows tables for n entries that have spare heads, as many as the
+// powers of two say.
+func TestTable_Q9_SpareHeads(t *testing.T) {
+	for _, test := range []struct {
+		n      int
+		spares []int
+		want   int
+		spare  bool
+	}{
+		{1024, nil, 12, false},
+		{1024, []int{11}, 12, false},
+		{1024, []int{12}, 12, true},
+		{1024, []int{12, 13}, 13, true},
+		{1024, []int{11, 14, 15}, 14, true},
+		{1024, []int{15}, 12, false}, // more than that are rarely worth it
+		{8191, []int{17}, 15, false}, // they would be too many
+		{8192, []int{17}, 17, true},
+	} {
+		var tab table[int, struct{}]
+		spare := new([33][]ref)
+		for _, b := range test.spares {
+			spare[b] = make([]ref, 1<<b)
+		}
+		tab.spareHeads = weak.Make(spare)
+		before := *spare
+		heads := tab.newHeads(test.n)
+		switch {
+		case len(heads) != 1<<test.want:
+			t.Errorf("for %d entries, of spare %v: %d heads, want 1<<%d", test.n, test.spares, len(heads), test.want)
+		case test.spare != (before[test.want] != nil && &heads[0] == &before[test.want][0]):
+			t.Errorf("for %d entries, of spare %v: from the spare ones: %t", test.n, test.spares, !test.spare)
+		case spare[test.want] != nil:
+			t.Errorf("for %d entries, of spare %v: still spare after use", test.n, test.spares)
+		}
+		runtime.KeepAlive(spare)
+	}
+}
+
+// TestTable_Q9_OldHeadsAreSpare lets a table grow, and wants all that it had but the little
+// ones to be spare.
+func TestTable_Q9_OldHeadsAreSpare(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // they are held weakly
+	var tab table[int, struct{}]
+	for b := 8; b <= 13; b++ {
+		tab.relink(make([]ref, 1<<b))
+	}
+	for b, h := range spareOf(tab.spareHeads) {
+		if (h != nil) != (b >= 10 && b <= 12) {
+			t.Errorf("%d spare heads at %d", len(h), b)
 		}
 	}
 }
@@ -605,11 +714,20 @@ func TestTable_CompactsRarely(t *testing.T) {
 		compacted, room := 0, roomIn(len(tab.heads))
 		for key := range n {
 			tab.remove(tab.find(hashOf(key), key))
+			if tab.slots.sparse(tab.n) && !tab.sparse() {
+				t.Fatalf("not sparse, with %d entries in %d slots", tab.n, tab.used)
+			}
 			if tab.sparse() {
 				tab.compact(func(_, _ ref) {})
 				compacted++
 				if tab.sparse() {
 					t.Fatalf("still sparse after compact: %d entries, %d slots, %d heads", tab.n, tab.used, len(tab.heads))
+				}
+				if tab.room < 2*tab.n {
+					t.Fatalf("after compact there is room for %d entries, and there are %d: it grows at once", tab.room, tab.n)
+				}
+				if err := checkTable(&tab, hashOf); err != nil {
+					t.Fatal(err)
 				}
 			}
 		}
@@ -964,8 +1082,11 @@ func checkCore[K comparable, A any](c *core[K, A]) error {
 	if c.passed != passed {
 		return broken("E5", "%d entries in order are processing, passed = %d", passed, c.passed)
 	}
-	if last := int(c.entries.used); len(c.ranks) > last+1 || len(c.since) > last+1 || c.since != nil && !c.tracks {
-		return broken("E7", "%d ranks and %d times of %d slots, tracks: %t", len(c.ranks), len(c.since), last, c.tracks)
+	if most := max(len(c.ranks), len(c.since), len(c.waits.places)); most > int(c.entries.used)+1 {
+		return broken("E7", "a column has %d values, for %d slots", most, c.entries.used)
+	}
+	if c.since != nil && !c.tracks {
+		return broken("E7", "%d times, though the queue tracks none", len(c.since))
 	}
 	if empty := c.waits.len() == 0; empty != (c.alarm == stopped) || !empty && c.alarm > c.waits.top().at {
 		return broken("E6", "%d wait, the alarm is set for %d", c.waits.len(), c.alarm)
@@ -983,16 +1104,15 @@ func checkBlocked[K comparable, A any](c *core[K, A]) error {
 		asleep++
 	}
 	spares := 0
-	for s := c.getters.spare; s != nil; s = s.next {
-		if s.asleep || len(s.wake) > 0 {
-			return broken("Q8", "a spare sleeper is asleep, or has a wake-up")
+	for s := c.getters.spare; s != nil && spares <= c.getters.spares; s = s.next {
+		if s.asleep || s.prev != nil || len(s.wake) > 0 {
+			return broken("Q8", "a spare sleeper is not as new")
 		}
 		spares++
 	}
-	if spares != c.getters.spares || spares > spareSleepers {
-		return broken("Q8", "%d sleepers are spare, spares = %d", spares, c.getters.spares)
-	}
 	switch {
+	case spares != c.getters.spares || spares > spareSleepers:
+		return broken("Q8", "%d spare sleepers, or more, and %d counted", spares, c.getters.spares)
 	case asleep > 0 && c.getters.woken < c.ready():
 		return broken("Q8", "%d entries are ready, %d getters asleep and %d woken", c.ready(), asleep, c.getters.woken)
 	case c.closed && asleep > 0:
@@ -1034,17 +1154,24 @@ func TestCoreCheck(t *testing.T) {
 		{"E5", func(c *coreOfStrings) { c.passed++ }},
 		{"E6", func(c *coreOfStrings) { c.alarm = stopped }},
 		{"E6", func(c *coreOfStrings) { c.alarm = math.MaxInt64 }},
-		{"E7", func(c *coreOfStrings) { *c.ranks.at(c.entries.used + 1) = rank{} }},
-		{"E7", func(c *coreOfStrings) { c.tracks = true; *c.since.at(c.entries.used + 1) = 1 }},
 		{"E7", func(c *coreOfStrings) { *c.since.at(1) = 1 }},
 		{"Q6", func(c *coreOfStrings) { c.shutDown(); c.getters.enter(); c.getters.woken = 9 }},
 		{"Q7", func(c *coreOfStrings) { c.drains = make(chan struct{}) }},
 		{"Q8", func(c *coreOfStrings) { c.getters.enter() }},
 		{"Q8", func(c *coreOfStrings) { c.getters.enter().asleep = false }},
-		{"Q8", func(c *coreOfStrings) { c.getters.leave(c.getters.enter()); c.getters.spare.wake <- struct{}{} }},
-		{"Q8", func(c *coreOfStrings) { c.getters.spares++ }},
+		{"Q8", func(c *coreOfStrings) { c.getters.spare = &sleeper{} }},
+		{"Q8", func(c *coreOfStrings) { c.getters.spare, c.getters.spares = &sleeper{asleep: true}, 1 }},
+		{"Q8", func(c *coreOfStrings) {
+			for range spareSleepers + 1 {
+				c.getters.spare = &sleeper{next: c.getters.spare}
+				c.getters.spares++
+			}
+		}},
 		{"T5", func(c *coreOfStrings) { c.closed = true }},
 		{"B3", func(c *coreOfStrings) { c.entries.used-- }},
+		{"E7", func(c *coreOfStrings) { c.ranks.at(c.entries.used + 1) }},
+		{"E7", func(c *coreOfStrings) { c.since.at(c.entries.used + 1) }},
+		{"E7", func(c *coreOfStrings) { c.waits.places.at(c.entries.used + 1) }},
 		{"H2", func(c *coreOfStrings) { c.waits.places[get(c, "waiting").ref]++ }},
 		{"L1", func(c *coreOfStrings) { c.held.n++ }},
 		{"O1", func(c *coreOfStrings) { c.ranks.at(get(c, "ready").ref).dirty = 1 }},

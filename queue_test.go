@@ -111,18 +111,21 @@ func eachQueue[T comparable](t *testing.T, f func(t *testing.T, q workQueue[T]))
 	}
 }
 
-// lockOf returns the lock of q.
-func lockOf[T comparable](q workQueue[T]) *sync.Mutex {
+// coreOf returns the core of q.
+func coreOf[T comparable](q workQueue[T]) *core[T, struct{}] {
 	switch q := q.(type) {
 	case *Queue[T]:
-		return &q.mu
+		return &q.core
 	case *DelayingQueue[T]:
-		return &q.mu
+		return &q.core
 	case *RateLimitingQueue[T]:
-		return &q.mu
+		return &q.core
 	}
 	panic("unknown kind of queue")
 }
+
+// lockOf returns the lock of q.
+func lockOf[T comparable](q workQueue[T]) *sync.Mutex { return &coreOf(q).mu }
 
 // want fails the test unless q holds what state says: the ready items in order, those in
 // processing, and those that wait, for instance "[a b] [c] [d]". It also fails if any two
@@ -1068,6 +1071,95 @@ func TestQueue_Q8_OneByOne(t *testing.T) {
 	})
 }
 
+// Who has slept longest is served first, so nobody is woken for nothing: he would have to
+// sleep anew, behind all others.
+func TestQueue_Q8_InTurn(t *testing.T) {
+	eachKind(t, func(t *testing.T, newQueue func(Options) workQueue[int]) {
+		q := newQueue(Options{})
+		const n = 9
+		var mu sync.Mutex
+		var served []int
+		var giveUp [n]context.CancelFunc
+		for i := range n {
+			ctx, cancel := context.WithCancel(t.Context())
+			giveUp[i] = cancel
+			go func() {
+				if item, err := q.GetContext(ctx); err == nil {
+					mu.Lock()
+					served = append(served, i)
+					mu.Unlock()
+					q.Done(item)
+				}
+			}()
+			synctest.Wait()
+		}
+		wantServed := func(want ...int) {
+			t.Helper()
+			synctest.Wait()
+			slices.Sort(served) // those of one step may overtake each other
+			if !slices.Equal(served, want) {
+				t.Errorf("getters %d were served, want %d", served, want)
+			}
+			served = nil
+		}
+		q.Add(1)
+		wantServed(0)
+		q.AddAll(1, 2)
+		wantServed(1, 2)
+		giveUp[3]()
+		wantServed()
+		q.Add(1)
+		wantServed(4)
+		giveUp[5]() // at the moment when it is its turn
+		q.Add(1)
+		wantServed(6)
+		q.AddAll(1, 2)
+		wantServed(7, 8)
+		for _, cancel := range giveUp {
+			cancel()
+		}
+	})
+}
+
+// What a getter slept on serves the next one, so it must be as new, also if a wake-up came
+// for somebody who was giving up. Of a herd, not everything is kept.
+func TestQueue_Q8_SpareSleepers(t *testing.T) {
+	eachKind(t, func(t *testing.T, newQueue func(Options) workQueue[int]) {
+		q := newQueue(Options{})
+		c := coreOf(q)
+		check := func() {
+			t.Helper()
+			synctest.Wait()
+			if err := checkCore(c); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 10 {
+			ctx, cancel := context.WithCancel(t.Context())
+			go q.GetContext(ctx)
+			synctest.Wait()
+			c.mu.Lock()
+			cancel()
+			c.add(c.need(hashOf(1), 1), 0, 0)
+			c.mu.Unlock()
+			check()
+			take(t, q, 1)
+			q.Done(1)
+		}
+		var items [2 * spareSleepers]int
+		for i := range items {
+			items[i] = i
+			go q.Get()
+		}
+		synctest.Wait()
+		q.AddAll(items[:]...)
+		check()
+		if c.getters.spares != spareSleepers {
+			t.Errorf("%d spare sleepers, want %d", c.getters.spares, spareSleepers)
+		}
+	})
+}
+
 // Getters give up at drawn moments, many of them just when an item is added. At no moment
 // is an item ready while a getter sleeps.
 func TestQueue_Q8_NoLostWakeUp(t *testing.T) {
@@ -1340,6 +1432,7 @@ func TestQueue_Q9_EntriesMove(t *testing.T) {
 		const n, every = 20_000, 500
 		kind := func(i int) int { return i / every % 5 }
 		for i := range n {
+			time.Sleep(time.Microsecond) // each has its own age
 			q.AddWithPriority(i, 9)
 			q.TryGet()
 			switch kind(i) {
@@ -1374,6 +1467,7 @@ func TestQueue_Q9_EntriesMove(t *testing.T) {
 			t.Errorf("%d items keep %d slots", q.entries.n, q.entries.used)
 		}
 
+		age := func(i int) time.Duration { return time.Duration(n-1-i)*time.Microsecond + time.Millisecond }
 		var want Snapshot[int]
 		for p := 2; p >= 0; p-- {
 			for i := range n {
@@ -1390,10 +1484,10 @@ func TestQueue_Q9_EntriesMove(t *testing.T) {
 				dirtied = append(dirtied, i)
 				fallthrough
 			case kind(i) == 1:
-				want.Processing = append(want.Processing, Processing[int]{i, time.Millisecond})
+				want.Processing = append(want.Processing, Processing[int]{i, age(i)})
 			case kind(i) == 3:
 				waiting = append(waiting, i)
-				want.Waiting = append([]Waiting[int]{{i, time.Duration(n-i)*time.Second - time.Millisecond}}, want.Waiting...)
+				want.Waiting = append([]Waiting[int]{{i, time.Duration(n-i)*time.Second - age(i)}}, want.Waiting...)
 			}
 		}
 		if diff := cmp.Diff(want, q.Snapshot()); diff != "" {
@@ -1409,32 +1503,6 @@ func TestQueue_Q9_EntriesMove(t *testing.T) {
 			if got, priority, _ := q.GetWithPriority(); got != item || priority != item {
 				t.Errorf("GetWithPriority = %d, %d, want %d", got, priority, item)
 			}
-		}
-	})
-}
-
-// TestQueue_Q9_KeepsNothingForOthers: what only queues with priorities or ages need takes no
-// memory in others, or before.
-func TestQueue_Q9_KeepsNothingForOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := NewDelayingQueue[int](Options{})
-		q.AddAll(1, 2, 3)
-		q.Get()
-		q.Add(1)
-		q.AddAfter(1, time.Second)
-		q.AddAfter(4, time.Second)
-		q.Reschedule(5, time.Second)
-		q.Done(1)
-		q.Cancel(2)
-		q.Add(4)
-		time.Sleep(2 * time.Second)
-		q.Get()
-		if q.ranks != nil || q.since != nil {
-			t.Errorf("E7: %d ranks and %d times", len(q.ranks), len(q.since))
-		}
-		q.AddAfterWithPriority(9, time.Second, 1)
-		if q.ranks == nil {
-			t.Error("E7: no ranks, though there is a priority")
 		}
 	})
 }
@@ -1679,6 +1747,38 @@ func TestQueue_Q9_PoppedItemsAreFreed(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Priorities and ages take no memory in a queue that has none.
+func TestQueue_Q9_ColumnsOnDemand(t *testing.T) {
+	eachKind(t, func(t *testing.T, newQueue func(Options) workQueue[string]) {
+		use := func(q workQueue[string]) *core[string, struct{}] {
+			q.AddAll("a", "b", "c")
+			q.Get()
+			q.Add("a")
+			q.Done("a")
+			if q, ok := q.(delayedQueue[string]); ok {
+				q.AddAfter("d", time.Second)
+				q.AddAfter("d", time.Millisecond)
+				time.Sleep(time.Minute)
+				q.AddAfter("e", time.Second)
+				q.Reschedule("b", time.Second)
+			}
+			q.Cancel("c")
+			return coreOf(q)
+		}
+		if c := use(newQueue(Options{})); c.ranks != nil || c.since != nil {
+			t.Errorf("ranks: %v, since: %v, want none", c.ranks, c.since)
+		}
+		if c := use(newQueue(Options{TrackTime: true})); c.ranks != nil || c.since == nil {
+			t.Errorf("tracking time: ranks: %v, since: %v, want the latter", c.ranks, c.since)
+		}
+		q := newQueue(Options{})
+		q.AddWithPriority("p", 1)
+		if c := use(q); c.ranks == nil || c.since != nil {
+			t.Errorf("with a priority: ranks: %v, since: %v, want the former", c.ranks, c.since)
+		}
+	})
 }
 
 // W34, W88: in the steady state nothing is allocated.
@@ -1975,38 +2075,6 @@ func badItem[T comparable](t *testing.T, name string, good, other, bad T) {
 	})
 }
 
-// TestFitness_Q10_Verdict: of which types every value is fit is found out once.
-func TestFitness_Q10_Verdict(t *testing.T) {
-	wantVerdict(t, 1, allFit)
-	wantVerdict(t, "a", allFit)
-	wantVerdict(t, [2]*int{}, allFit)
-	wantVerdict(t, struct {
-		a int
-		b [3]string
-	}{}, allFit)
-	wantVerdict(t, 1.5, someFit)
-	wantVerdict(t, float32(1.5), someFit)
-	wantVerdict(t, 1i, someFit)
-	wantVerdict(t, complex64(1i), someFit)
-	wantVerdict[any](t, 1, someFit)
-	wantVerdict(t, [2]float64{}, someFit)
-	wantVerdict(t, struct {
-		a int
-		b [3]any
-	}{}, someFit)
-}
-
-func wantVerdict[K comparable](t *testing.T, key K, want uint32) {
-	var must, fault fitness[K]
-	must.must(key)
-	if err := fault.fault(key); err != nil {
-		t.Errorf("%T: %v", key, err)
-	}
-	if m, f := must.verdict.Load(), fault.verdict.Load(); m != want || f != want {
-		t.Errorf("%T: verdicts %d and %d, want %d", key, m, f, want)
-	}
-}
-
 // What is equal is one item, and what is not is two, as for a Go map.
 func TestQueue_Q10_GoodItems(t *testing.T) {
 	type pair struct{ A, B any }
@@ -2059,6 +2127,35 @@ func TestQueue_Q10_GoodItems(t *testing.T) {
 		q.Done(struct{}{})
 		want(t, q, "[] [] []")
 	})
+}
+
+// What the first call finds out of a type spares most of the others the comparison, and all
+// of them the reflection.
+func TestFitness_Q10_Verdict(t *testing.T) {
+	type word struct{ a, b string }
+	type number struct {
+		name string
+		n    float64
+	}
+	verdictOnType(t, "a", allFit)
+	verdictOnType(t, word{}, allFit)
+	verdictOnType(t, [2]word{}, allFit)
+	verdictOnType(t, &number{}, allFit)
+	verdictOnType(t, 1.5, someFit)
+	verdictOnType(t, number{}, someFit)
+	verdictOnType(t, [2]number{}, someFit)
+	verdictOnType[any](t, "a", someFit)
+}
+
+func verdictOnType[K comparable](t *testing.T, key K, want uint32) {
+	t.Helper()
+	var f fitness[K]
+	if err := f.fault(key); err != nil || f.verdict.Load() != want {
+		t.Errorf("the verdict on %T is %d, want %d; %v", key, f.verdict.Load(), want, err)
+	}
+	if n := testing.AllocsPerRun(100, func() { f.must(key) }); n != 0 {
+		t.Errorf("a look at a %T allocates %v times", key, n)
+	}
 }
 
 func TestQueue_NilContextPanics(t *testing.T) {
@@ -2657,55 +2754,10 @@ func TestQueue_ZeroAndShutDown(t *testing.T) {
 	}
 }
 
-// panickyContext is a context that calls before and panics once somebody would wait for it.
-type panickyContext struct {
-	context.Context
-	before func()
-}
+// panickyContext is a context that panics once somebody would wait for it.
+type panickyContext struct{ context.Context }
 
-func (c panickyContext) Done() <-chan struct{} {
-	c.before()
-	panic("context panics")
-}
-
-// A getter whose context panics is asleep no more, and passes on a wake-up that it got.
-func TestQueue_Q8_PanickingContextSwallowsNoWakeUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var q Queue[string]
-		got := make(chan string, 1)
-		getAfterIt := func() {
-			go func() {
-				item, _ := q.Get()
-				got <- item
-			}()
-			synctest.Wait()
-		}
-		for name, before := range map[string]func(){
-			"not woken": func() {},
-			"woken":     func() { getAfterIt(); q.Add("x") },
-		} {
-			func() {
-				defer func() {
-					if recover() == nil {
-						t.Error("GetContext did not panic")
-					}
-				}()
-				_, _ = q.GetContext(panickyContext{t.Context(), before})
-			}()
-			if name == "not woken" {
-				getAfterIt()
-				q.Add("x")
-			}
-			synctest.Wait()
-			select {
-			case item := <-got:
-				q.Done(item)
-			default:
-				t.Fatalf("%s: x is ready, and a getter sleeps", name)
-			}
-		}
-	})
-}
+func (panickyContext) Done() <-chan struct{} { panic("context panics") }
 
 // Channels of getters that slept are kept, but not many.
 func TestQueue_Q9_FewSpareSleepers(t *testing.T) {
@@ -2723,4 +2775,46 @@ func TestQueue_Q9_FewSpareSleepers(t *testing.T) {
 			t.Errorf("%d spare sleepers, want %d; %v", q.getters.spares, spareSleepers, err)
 		}
 	})
+}
+
+// moodyContext panics when it is asked for its error the second time: after the wait.
+type moodyContext struct {
+	context.Context
+	asked *int
+}
+
+func (c moodyContext) Err() error {
+	if *c.asked++; *c.asked > 1 {
+		panic("context panics")
+	}
+	return nil
+}
+
+func TestQueue_Q8_PanickingContextSwallowsNoWakeUp(t *testing.T) {
+	for name, ctx := range map[string]context.Context{
+		"instead of waiting": panickyContext{context.Background()},
+		"after a wake-up":    moodyContext{context.Background(), new(int)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var q Queue[string]
+				panicked := background(func() {
+					defer func() { _ = recover() }()
+					_, _ = q.GetContext(ctx)
+					t.Error("GetContext did not panic")
+				})
+				synctest.Wait()
+				got := make(chan string, 1)
+				go func() {
+					item, _ := q.Get()
+					got <- item
+				}()
+				synctest.Wait()
+				q.Add("x") // who panics after his wake-up has slept longest
+				if item := <-got; item != "x" || !panicked() {
+					t.Errorf("Get = %q", item)
+				}
+			})
+		})
+	}
 }

@@ -1,0 +1,9 @@
+package failing
+
+import "testing"
+
+func TestZero(t *testing.T) {
+	if zero() == 0 {
+		t.Error("zero")
+	}
+}
