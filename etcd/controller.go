@@ -172,6 +172,10 @@ func (c *Controller[V]) Run(ctx context.Context) error {
 	defer c.running.Store(false)
 	run, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
+	c.objects.begin()
+	if c.effects != nil {
+		c.effects.begin()
+	}
 	var feeds sync.WaitGroup
 	defer feeds.Wait()
 	feeds.Go(func() { stop(c.objects.run(run)) })
@@ -298,12 +302,14 @@ func (c *Controller[V]) changed(key string) {
 	}
 }
 
-// stray is called after the Store has seen a change of an effect. Only where there is an
-// object without an effect, or the reverse, is it news: else each effect would call for another.
+// stray is called after the Store has seen a change of an effect. That is news where there is no
+// object, and where the effect is older than the object, or gone: a task of that object may have
+// seen an effect that was older still, and taken it for good. Else each effect would call for
+// another; what Commit writes is younger than its object.
 func (c *Controller[V]) stray(key string) {
-	_, object := c.objects.store.GetByKey(key)
-	_, effect := c.effects.store.GetByKey(key)
-	if object != effect {
+	object, _ := c.objects.store.GetByKey(key)
+	effect, _ := c.effects.store.GetByKey(key)
+	if effect.Revision < object.Revision || object.Revision == 0 && effect.Revision != 0 {
 		c.changed(key)
 	}
 }
@@ -346,15 +352,19 @@ func (c *Controller[V]) task(key string, s *stay, epoch int64) *Task[V] {
 // mirror is a Store that follows a prefix.
 type mirror[V any] struct {
 	source  *Source[V]
-	fifo    *typedqueue.DeltaFIFO[string, Object[V]]
+	fifo    *typedqueue.DeltaFIFO[string, Object[V]] // of one Run
 	store   *typedqueue.Store[string, Object[V]]
 	changed func(key string) // called after each change of the Store
 }
 
 func newMirror[V any](source *Source[V], changed func(key string)) *mirror[V] {
-	store := typedqueue.NewStore(KeyOf[V])
-	opts := typedqueue.DeltaFIFOOptions[string, Object[V]]{KnownObjects: store}
-	return &mirror[V]{source, typedqueue.NewDeltaFIFO(KeyOf[V], opts), store, changed}
+	return &mirror[V]{source: source, store: typedqueue.NewStore(KeyOf[V]), changed: changed}
+}
+
+// begin makes the DeltaFIFO of a Run. An earlier one is synced already, and would let tasks see
+// what was there when its Run ended.
+func (m *mirror[V]) begin() {
+	m.fifo = typedqueue.NewDeltaFIFO(KeyOf[V], typedqueue.DeltaFIFOOptions[string, Object[V]]{KnownObjects: m.store})
 }
 
 // run follows the prefix until ctx is done, and returns context.Cause(ctx) then.

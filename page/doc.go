@@ -40,7 +40,11 @@
 //	format=json    the same as JSON
 //
 // Names and parts may have up to 1024 bytes. A list that was cut says how many there are. On a
-// page with keys of several queues there are never more than 1000 rows of keys in all.
+// page with keys of several queues there are never more than 1000 rows of keys in all, besides
+// what is stuck.
+//
+// What cannot be understood is answered with 400 and a line of text; a queue that is not there
+// with 404, as JSON an object with the one field error.
 //
 // # JSON
 //

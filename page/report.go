@@ -114,6 +114,9 @@ func (p *Page) report(q query) (*report, error) {
 		r.Stuck = &list[item]{Items: []item{}}
 	}
 	f := &filter{key: q.Key, limit: q.Limit, room: maxLimit, stuck: p.opts.Stuck}
+	if q.Queue != "" {
+		f.room = len(all) * 3 * maxLimit // all three lists of a queue have as much as is asked for
+	}
 	for i := range all {
 		s := &all[i]
 		contents := sync.OnceValue(s.queue.contents) // never, if no keys are shown
@@ -123,7 +126,7 @@ func (p *Page) report(q query) (*report, error) {
 		if s.timeless() {
 			r.Timeless++
 		}
-		if i < q.Limit {
+		if i < q.Limit || q.Queue != "" { // of one name there are few
 			r.Queues.Items = append(r.Queues.Items, p.describe(s, q, f, contents))
 		}
 	}

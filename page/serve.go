@@ -26,6 +26,7 @@ var pages = template.Must(template.New("page").Funcs(template.FuncMap{
 	"script":  func() template.JS { return template.JS(script) },
 	"pieces":  pieces,
 	"label":   label,
+	"plain":   plain,
 	"of":      func(q queue, shown query) view { return view{q, shown} },
 	"grouped": grouped[int],
 	"total":   grouped[uint64],

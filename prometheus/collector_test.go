@@ -668,6 +668,7 @@ func TestCollector_Monotone(t *testing.T) {
 			counts[name] = n
 		}
 	}
+	runtime.KeepAlive(q) // or it may be gone at the last scrape
 	want := map[string]float64{
 		"workqueue_adds_total":             items * adders,
 		"workqueue_queue_duration_seconds": items * adders,

@@ -4,13 +4,15 @@
 # database comes as a Go module, so this works without the network once that is there.
 # Usage: verify/vuln.sh FOLDER..., each with a go.mod
 set -euo pipefail
+[ $# -gt 0 ] || { echo 'vuln: which folders?'; exit 2; }
 root=$(cd "$(dirname "$0")/.." && pwd)
 database=golang.org/x/vulndb@v0.0.0-20261105234957-e22db6528018
 
 bin=$(mktemp -d)
 trap 'rm -rf "$bin"' EXIT
 go build -C "$root/verify" -o "$bin/" golang.org/x/vuln/cmd/govulncheck
-dir=$(go mod download -json "$database" | sed -n 's/.*"Dir": "\(.*\)",/\1/p')
+download=$(go mod download -json "$database") || { echo "vuln: cannot get the database: $download"; exit 1; }
+dir=$(sed -n 's/.*"Dir": "\(.*\)",/\1/p' <<<"$download")
 osv="$dir/data/osv"
 [ -n "$(ls "$osv")" ] || { echo "vuln: the database is empty"; exit 1; }
 

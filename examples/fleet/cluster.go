@@ -28,12 +28,13 @@ type cluster struct {
 // openCluster connects to etcd at endpoints, or starts one if there are none; durable tells
 // whether that waits for the disk, as it must where it is to outlive a crash of the machine.
 func openCluster(ctx context.Context, endpoints []string, durable bool) (c *cluster, err error) {
-	c = &cluster{endpoints: endpoints, prefix: fmt.Sprintf("typedqueue-fleet/%016x/", rand.Uint64())}
+	opened := &cluster{endpoints: endpoints, prefix: fmt.Sprintf("typedqueue-fleet/%016x/", rand.Uint64())}
 	defer func() {
 		if err != nil {
-			_ = c.close() // the error at hand says more
+			_ = opened.close() // the error at hand says more
 		}
 	}()
+	c = opened
 	if len(endpoints) == 0 {
 		if err := c.serve(ctx, durable); err != nil {
 			return nil, fmt.Errorf("start etcd: %w", err)
