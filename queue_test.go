@@ -2132,10 +2132,10 @@ func TestQueue_Q10_GoodItems(t *testing.T) {
 // What the first call finds out of a type spares most of the others the comparison, and all
 // of them the reflection.
 func TestFitness_Q10_Verdict(t *testing.T) {
-	type word struct{ a, b string }
+	type word struct{ _, _ string }
 	type number struct {
-		name string
-		n    float64
+		_ string
+		_ float64
 	}
 	verdictOnType(t, "a", allFit)
 	verdictOnType(t, word{}, allFit)
