@@ -263,9 +263,13 @@ func (f *fleet) pauseOne(ctx context.Context) error {
 	})
 }
 
-// pauseAtWork pauses p at a moment when it works on a key and has not begun to write.
+// pauseAtWork pauses p at a moment when it works on a key and has not begun to write. Where there
+// is little to do, that may not come in a reasonable time, which is an error.
 func (f *fleet) pauseAtWork(ctx context.Context, p *process) error {
-	for {
+	for limit := now() + int64(f.patience()); ; {
+		if now() > limit {
+			return fmt.Errorf("%s was never at work when it was paused: there are too few changes, or too little work on a key", p.name)
+		}
 		f.strike(p, paused)
 		if err := pause(p.cmd.Process); err != nil {
 			return err
