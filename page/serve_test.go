@@ -597,6 +597,42 @@ func TestPage_Room(t *testing.T) {
 	runtime.KeepAlive(queues)
 }
 
+// The page of one queue has room for all three of its lists, up to the limit.
+func TestPage_RoomOfOneQueue(t *testing.T) {
+	p := page.New(page.Options{})
+	q := new(typedqueue.DelayingQueue[int])
+	must(page.Watch(p, "q", q))
+	for i := range 1200 {
+		q.Add(i)
+		q.Get()
+		q.Add(2000 + i)
+		q.AddAfter(4000+i, time.Hour)
+	}
+	for limit, want := range map[int]int{7: 7, 900: 900, 1000: 1000} {
+		keys := read(t, ask(p, fmt.Sprintf("?queue=q&limit=%d&format=json", limit))).Queues.Items[0].Keys
+		if a, b, c := len(keys.Processing.Items), len(keys.Ready.Items), len(keys.Waiting.Items); a != want || b != want || c != want {
+			t.Errorf("limit %d: %d, %d and %d keys", limit, a, b, c)
+		}
+	}
+	wantNotShown(t, ask(p, "?queue=q&limit=1000"), "No room for these.")
+	runtime.KeepAlive(q)
+}
+
+// Of queues whose names look alike all are shown, and the form asks for what a browser can send.
+func TestPage_NamesThatLookAlike(t *testing.T) {
+	p := page.New(page.Options{})
+	a, b := new(typedqueue.Queue[int]), new(typedqueue.Queue[int])
+	must(page.Watch(p, "\x00", a))
+	must(page.Watch(p, `\x00`, b))
+	if got := read(t, ask(p, "?queue=%5Cx00&limit=1&format=json")).Queues.Items; len(got) != 2 {
+		t.Errorf("%d queues are shown, want 2", len(got))
+	}
+	if body := ask(p, "?queue=%00"); !strings.Contains(body, `name="queue" value="\x00"`) {
+		t.Errorf("the form's name of the queue cannot be sent: %s", body)
+	}
+	runtime.KeepAlive([]any{a, b})
+}
+
 // counting is a queue of the caller's around ours that counts what it is asked.
 type counting struct {
 	*typedqueue.Queue[string]
