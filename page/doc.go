@@ -33,8 +33,8 @@
 // under any prefix, with http.StripPrefix or without.
 //
 //	queue=NAME     only this queue, with its keys; NAME as it is, or as it is shown, with escapes
-//	name=PART      only queues whose name contains this
-//	key=PART       only keys whose text contains this, in all queues that are shown
+//	name=PART      only queues whose name contains this, as it is or as it is shown
+//	key=PART       only keys whose text contains this, likewise, in all queues that are shown
 //	limit=N        how long a list may be, 1 to 1000; 100 if left out
 //	refresh=off    a page that stands still
 //	format=json    the same as JSON

@@ -102,7 +102,7 @@ func (p *Page) report(q query) (*report, error) {
 		if q.Queue != "" {
 			return s.name != q.Queue && plain(s.name) != q.Queue
 		}
-		return !strings.Contains(s.name, q.Name)
+		return !has(s.name, q.Name)
 	})
 	if q.Queue != "" && len(all) == 0 {
 		return r, errNoQueue
@@ -261,7 +261,7 @@ func (f *filter) pick(l line, n int, complete func(it *item, i int, d time.Durat
 		}
 		key, d := l.at(i)
 		s := text(key)
-		if !strings.Contains(s, f.key) {
+		if !has(s, f.key) {
 			continue
 		}
 		picked.Matching++
@@ -276,6 +276,11 @@ func (f *filter) pick(l line, n int, complete func(it *item, i int, d time.Durat
 		picked.Matching = l.n
 	}
 	return picked
+}
+
+// has reports whether part stands in s, as it is or as it is shown.
+func has(s, part string) bool {
+	return strings.Contains(s, part) || strings.Contains(part, `\`) && strings.Contains(plain(s), part)
 }
 
 // addStuck adds to all what is stuck in processing, which is sorted, longest first, as all is.

@@ -627,6 +627,9 @@ func TestPage_NamesThatLookAlike(t *testing.T) {
 	if got := read(t, ask(p, "?queue=%5Cx00&limit=1&format=json")).Queues.Items; len(got) != 2 {
 		t.Errorf("%d queues are shown, want 2", len(got))
 	}
+	if got := read(t, ask(p, "?name=%5Cx00&format=json")).Queues.Items; len(got) != 2 {
+		t.Errorf("%d queues are found by what is shown of their names, want 2", len(got))
+	}
 	if body := ask(p, "?queue=%00"); !strings.Contains(body, `name="queue" value="\x00"`) {
 		t.Errorf("the form's name of the queue cannot be sent: %s", body)
 	}
