@@ -49,7 +49,7 @@ func main() {
 // ids parses numbers with commas between them.
 func ids(to *[]int) func(string) error {
 	return func(s string) error {
-		for _, f := range strings.Split(s, ",") {
+		for f := range strings.SplitSeq(s, ",") {
 			id, err := strconv.Atoi(f)
 			if err != nil {
 				return err

@@ -85,10 +85,10 @@ func (m *mutant) diff(src string) string {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d  %s\n%s:%d\n", m.id, m.key(), m.file, m.line)
-	for _, l := range strings.Split(src[lo:hi], "\n") {
+	for l := range strings.SplitSeq(src[lo:hi], "\n") {
 		fmt.Fprintf(&b, "-%s\n", l)
 	}
-	for _, l := range strings.Split(splice(src, lo, hi, m.edits), "\n") {
+	for l := range strings.SplitSeq(splice(src, lo, hi, m.edits), "\n") {
 		fmt.Fprintf(&b, "+%s\n", l)
 	}
 	return b.String()
