@@ -208,9 +208,9 @@ inline releaseDrains() {
 inline settle() {
 	if
 #ifdef FAULT_DRAIN_IS_RELEASED_TOO_EARLY
-	:: drains && held == 0 -> releaseDrains()
+	:: held == 0 -> releaseDrains()
 #else
-	:: drains && idle -> releaseDrains()
+	:: idle -> releaseDrains()
 #endif
 	:: else
 	fi
@@ -370,28 +370,24 @@ inline cancel(i) {
 }
 
 inline shutDown() {
-	if
-	:: !closed ->
-		closed = true;
-		do
-		:: waiters > 0 ->
-			y = waits[0];
-			unlink(waits, waiters, y);
-			at[y] = 0;
-			later[y] = false;
+	closed = true;
+	do
+	:: waiters > 0 ->
+		y = waits[0];
+		unlink(waits, waiters, y);
+		at[y] = 0;
+		later[y] = false;
 #ifndef FAULT_SHUTDOWN_KEEPS_WAITING
-			clear(y, WAITING);
+		clear(y, WAITING);
 #endif
 #ifndef FAULT_SHUTDOWN_FORGETS_ENTRY
-			release(y)
+		release(y)
 #endif
-		:: else -> break
-		od;
-		disarm();
-		settle();
-		wakeAll()
-	:: else
-	fi
+	:: else -> break
+	od;
+	disarm();
+	settle();
+	wakeAll()
 }
 
 /* ---- delaying.go ---- */

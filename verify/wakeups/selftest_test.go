@@ -73,20 +73,16 @@ var faults = []struct {
 	c.release(e)`),
 		"TestWakeUps/wait_ends_early/DelayingQueue"},
 	{"a second drain ends the first", overlay.In("queue.go",
-		`	if c.closed {
-		return
+		`	c.closed = true
+`,
+		`	if fault == $ && c.closed {
+		c.releaseDrains()
 	}
-	c.closed = true`,
-		`	if c.closed {
-		if fault == $ {
-			c.releaseDrains()
-		}
-		if fault == "the end wakes one" {
-			c.getters.wakeAll() // so that no bubble hangs
-		}
-		return
+	if fault == "the end wakes one" && c.closed {
+		c.getters.wakeAll() // so that no bubble hangs
 	}
-	c.closed = true`),
+	c.closed = true
+`),
 		"TestWakeUps/drain/Queue"},
 	{"the end wakes one", overlay.In("queue.go",
 		`	c.getters.wakeAll()
@@ -99,8 +95,8 @@ var faults = []struct {
 }`),
 		"TestWakeUps/end/FIFO"},
 	{"every Done wakes drains", overlay.In("queue.go",
-		`if c.drains != nil && c.idle() {`,
-		`if c.drains != nil && (c.idle() || fault == $) {`),
+		`if c.idle() {`,
+		`if c.idle() || fault == $ {`),
 		"TestWakeUps/drain/Queue"},
 	{"ShutDown leaves drains asleep", overlay.In("queue.go",
 		`	q.shutDown()
