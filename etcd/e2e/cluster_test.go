@@ -51,7 +51,7 @@ func startCluster(t *testing.T, n int) []*node {
 		t.Cleanup(n.stop)
 	}
 	for _, n := range nodes {
-		<-n.server.Server.ReadyNotify()
+		receive(t, "the node is ready", n.server.Server.ReadyNotify())
 	}
 	return nodes
 }
@@ -198,6 +198,25 @@ func eventually(t *testing.T, what string, ok func() bool) {
 		if time.Now().After(end) {
 			t.Fatalf("not within a minute: %s", what)
 		}
+	}
+}
+
+// receive returns what comes from c within a minute.
+func receive[T any](t *testing.T, what string, c <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-c:
+	case <-time.After(time.Minute):
+		t.Fatalf("not within a minute: %s", what)
+	}
+	return v
+}
+
+// hold keeps a task until c is closed or the test is over: a test that fails must not wait for it.
+func hold(t *testing.T, c <-chan struct{}) {
+	select {
+	case <-c:
+	case <-t.Context().Done():
 	}
 }
 

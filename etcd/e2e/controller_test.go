@@ -276,7 +276,7 @@ func TestHandOver(t *testing.T) {
 	a := startReplica(t, client, "a", h.watched(func(ctx context.Context, task *task) error {
 		if task.Key == slow {
 			first()
-			<-finish
+			hold(t, finish)
 		}
 		return carryOut(ctx, task)
 	}))
@@ -293,7 +293,7 @@ func TestHandOver(t *testing.T) {
 			return n == 100
 		}
 	}
-	<-begun
+	receive(t, "a has begun with the slow one", begun)
 	eventually(t, "all but one are carried out", carried("x"))
 
 	b := startReplica(t, dial(t, endpoints(nodes)...), "b", h.watched(func(ctx context.Context, task *task) error {
@@ -308,7 +308,7 @@ func TestHandOver(t *testing.T) {
 		}
 	}
 	for range gained {
-		if key := <-byB; key == slow {
+		if key := receive(t, "b begins with what it has gained", byB); key == slow {
 			t.Fatal("b has begun with what a holds")
 		}
 	}
@@ -345,7 +345,7 @@ func TestLostKeysAreCancelled(t *testing.T) {
 		return n, foreign
 	}
 	stuck := make(chan struct{})
-	a := startReplica(t, client, "a", func(ctx context.Context, task *task) error { <-stuck; return nil })
+	a := startReplica(t, client, "a", func(ctx context.Context, task *task) error { hold(t, stuck); return nil })
 	defer close(stuck)
 	eventually(t, "a has all but four", func() bool { n, _ := ready(a); return n == 96 })
 	b := startReplica(t, client, "b", carryOut)
@@ -363,11 +363,20 @@ func TestFencing(t *testing.T) {
 	put(t, client, prefixes.Source+"k", "one")
 	startReplica(t, client, "a", func(ctx context.Context, task *task) error {
 		contexts <- ctx
-		tasks <- task
-		return <-answers
+		select {
+		case tasks <- task:
+			return <-answers
+		case <-t.Context().Done():
+			return nil
+		}
 	})
+	defer close(answers)
+	next := func() *task {
+		t.Helper()
+		return receive(t, "a task", tasks)
+	}
 
-	first := <-tasks
+	first := next()
 	put(t, client, prefixes.Source+"k", "two")
 	err := carryOut(context.Background(), first)
 	if !errors.Is(err, etcd.ErrStale) || errors.Is(err, etcd.ErrFenced) {
@@ -375,7 +384,7 @@ func TestFencing(t *testing.T) {
 	}
 	answers <- err
 
-	second := <-tasks
+	second := next()
 	if second.Object.Value != "two" {
 		t.Errorf("the task after a stale one has %q", second.Object.Value)
 	}
@@ -391,7 +400,7 @@ func TestFencing(t *testing.T) {
 	if !errors.Is(err, etcd.ErrFenced) || errors.Is(err, etcd.ErrStale) {
 		t.Errorf("Commit after the lease = %v", err)
 	}
-	<-ctx.Done()
+	receive(t, "the task's context ends", ctx.Done())
 	if cause := context.Cause(ctx); !errors.Is(cause, etcd.ErrFenced) {
 		t.Errorf("the task's context ended with %v", cause)
 	}
@@ -400,7 +409,7 @@ func TestFencing(t *testing.T) {
 	}
 	answers <- err
 
-	third := <-tasks
+	third := next()
 	if third.Lease == second.Lease || third.Epoch <= second.Epoch {
 		t.Errorf("after lease %d and epoch %d come %d and %d", second.Lease, second.Epoch, third.Lease, third.Epoch)
 	}
@@ -421,7 +430,7 @@ func TestComesBackWithItInHands(t *testing.T) {
 	release := sync.OnceFunc(func() { close(finish) })
 	startReplica(t, client, "a", func(ctx context.Context, task *task) error { tasks <- task; <-finish; return nil })
 	t.Cleanup(release)
-	first := <-tasks
+	first := receive(t, "a task", tasks)
 	if _, err := client.Revoke(context.Background(), first.Lease); err != nil {
 		t.Fatal(err)
 	}
@@ -431,7 +440,7 @@ func TestComesBackWithItInHands(t *testing.T) {
 		t.Errorf("a joins with %s, want %s", got, want)
 	}
 	release()
-	if second := <-tasks; second.Epoch <= first.Epoch {
+	if second := receive(t, "another task", tasks); second.Epoch <= first.Epoch {
 		t.Errorf("epoch %d after %d", second.Epoch, first.Epoch)
 	}
 	eventually(t, "a says that it holds nothing of others", func() bool {
@@ -479,7 +488,7 @@ func writes(t *testing.T, changes clientv3.WatchChan, n int) {
 	t.Helper()
 	wrote := map[string]string{}
 	for len(wrote) < n {
-		for _, e := range (<-changes).Events {
+		for _, e := range receive(t, "a write", changes).Events {
 			key, value := string(e.Kv.Key), string(e.Kv.Value)
 			if before, again := wrote[key]; again && !strings.Contains(before, "holds") {
 				t.Errorf("%s was written twice: %s, then %s", key, before, value)
@@ -499,7 +508,7 @@ func TestDeletionOfADeadOwner(t *testing.T) {
 	stuck := make(chan struct{})
 	a := startReplica(t, dial(t, p.endpoint()), "a", func(ctx context.Context, task *task) error {
 		if !task.Exists() {
-			<-stuck
+			hold(t, stuck)
 		}
 		return carryOut(ctx, task)
 	})
@@ -540,7 +549,7 @@ func TestUndecodableObject(t *testing.T) {
 	})
 	put(t, client, prefixes.Source+"k", "bad")
 	background(t, c.Run)
-	if err := <-given; !strings.Contains(err.Error(), "not a text") {
+	if err := receive(t, "the object is given up", given); !strings.Contains(err.Error(), "not a text") {
 		t.Error(err)
 	}
 	put(t, client, prefixes.Source+"k", "good")
@@ -606,7 +615,7 @@ func TestShutDownQueue(t *testing.T) {
 	go func() { ended <- c.Run(t.Context()) }()
 	carriedOut(t, client)
 	c.Queue().ShutDown()
-	if err := <-ended; !errors.Is(err, typedqueue.ErrShutDown) {
+	if err := receive(t, "Run ends", ended); !errors.Is(err, typedqueue.ErrShutDown) {
 		t.Errorf("Run = %v", err)
 	}
 	if got := content(t, client, prefixes.Members); len(got) != 0 {

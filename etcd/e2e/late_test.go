@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -14,13 +13,24 @@ import (
 // gate holds back what a client hears of a prefix, while it is shut.
 type gate struct {
 	prefix string
-	closed sync.RWMutex // held for writing while it is shut
+	shut   atomic.Pointer[chan struct{}] // nil while it is open; closed by who opens it
 }
 
-// wait returns once the gate is open.
-func (g *gate) wait() {
-	g.closed.RLock()
-	defer g.closed.RUnlock()
+func (g *gate) close() {
+	c := make(chan struct{})
+	g.shut.Store(&c)
+}
+
+func (g *gate) open() { close(*g.shut.Swap(nil)) }
+
+// wait returns once the gate is open or ctx is done.
+func (g *gate) wait(ctx context.Context) {
+	if c := g.shut.Load(); c != nil {
+		select {
+		case <-*c:
+		case <-ctx.Done():
+		}
+	}
 }
 
 // heldWatcher is a Watcher whose news of a prefix come through a gate.
@@ -39,7 +49,7 @@ func (w heldWatcher) Watch(ctx context.Context, key string, opts ...clientv3.OpO
 	go func() {
 		defer close(out)
 		for r := range in {
-			w.gate.wait()
+			w.gate.wait(ctx)
 			select {
 			case out <- r:
 				w.passed.Add(int64(len(r.Events)))
@@ -61,7 +71,7 @@ type heldKV struct {
 func (kv heldKV) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
 	if strings.HasPrefix(key, kv.gate.prefix) {
 		kv.came.Add(1)
-		kv.gate.wait()
+		kv.gate.wait(ctx)
 	}
 	return kv.KV.Get(ctx, key, opts...)
 }
@@ -90,13 +100,13 @@ func TestOldEffect(t *testing.T) {
 	put(t, client, prefixes.Source+"k", "x")
 	effect("f(x)")
 	eventually(t, "the replica hears of its effect", func() bool { return passed.Load() > 0 })
-	g.closed.Lock()
+	g.close()
 	put(t, client, prefixes.Source+"k", "y")
 	effect("f(y)")
 	before := tasks.Load()
 	put(t, client, prefixes.Source+"k", "x")
 	eventually(t, "the replica works on it", func() bool { return tasks.Load() > before })
-	g.closed.Unlock()
+	g.open()
 	effect("f(x)")
 }
 
@@ -116,22 +126,22 @@ func TestRunAgain(t *testing.T) {
 
 	put(t, client, prefixes.Source+"gone", "old")
 	stop := background(t, c.Run)
-	if got := <-seen; got != "old" {
+	if got := receive(t, "a task", seen); got != "old" {
 		t.Fatalf("the first Run works on %q", got)
 	}
 	stop()
 
 	remove(t, client, prefixes.Source+"gone")
 	put(t, client, prefixes.Source+"there", "new")
-	g.closed.Lock()
+	g.close()
 	before := came.Load()
 	background(t, c.Run)
 	eventually(t, "it asks for the list", func() bool { return came.Load() > before })
 	for range 300 { // meanwhile it might join, and begin: that takes a few turns with etcd
 		content(t, client, prefixes.Members)
 	}
-	g.closed.Unlock()
-	if got := <-seen; got != "new" {
+	g.open()
+	if got := receive(t, "a task", seen); got != "new" {
 		t.Errorf("the second Run works on %q, which is not there any more", got)
 	}
 }

@@ -195,14 +195,14 @@ func TestWritesDuringTheList(t *testing.T) {
 	})
 	decode := func(value []byte) (string, error) { afterPage(); return text(value) }
 	c := startHookedCopy(t, client, 2, decode, func() {})
-	<-wrote
+	receive(t, "the writes", wrote)
 	c.same(t, client)
 
 	// The first write after this list is of the very next revision.
 	wrote = make(chan struct{})
 	next := sync.OnceFunc(func() { put(t, client, "/src/0", "1"); close(wrote) })
 	c = startHookedCopy(t, client, 2, text, next)
-	<-wrote
+	receive(t, "the writes", wrote)
 	c.same(t, client)
 }
 
