@@ -148,6 +148,46 @@ func TestMoved_InHandAndItsSlotTakenAgain(t *testing.T) {
 	}
 }
 
+// While a key is in hand, all others leave, and with them the slot that it had; or others come then,
+// and its slot is there again, and free.
+func TestMoved_InHandAndItsSlotFree(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		q := NewFIFO(func(key int) (int, error) { return key, nil })
+		slotOf := func(key int) ref { return q.entries.find(hashOf(key), key).ref }
+		replace := func(keys []int) {
+			if err := q.Replace(keys); err != nil {
+				t.Fatal(err)
+			}
+		}
+		replace(fillers())
+		replace(append([]int{0}, fillers()...)) // 0 is first in line and last in the table
+		_, err := q.Pop(t.Context(), func(key, _ int, _ bool) error {
+			was := slotOf(0)
+			replace(nil)
+			if used := q.entries.used; key != 0 || used >= was {
+				t.Fatalf("%d is in hand, and %d slots are used; want 0, and fewer than %d", key, used, was)
+			}
+			if !again {
+				return nil
+			}
+			replace(fillers())
+			if err := q.DeleteKey(q.entries.at(was).key); err != nil {
+				return err
+			}
+			if e := q.entries.at(was); e.key != 0 || slotOf(0) == was {
+				t.Fatalf("slot %d has key %d", was, e.key)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := q.Stats(); s.Processing != 0 || q.entries.find(hashOf(0), 0).found() {
+			t.Errorf("%d in processing at the end", s.Processing)
+		}
+	}
+}
+
 // What a DeltaFIFO notes of a key in hand is moved as what is pending is.
 func TestMoved_DeltaInHand(t *testing.T) {
 	q := NewDeltaFIFO(func(o Delta[int]) (int, error) { return o.Object, nil }, DeltaFIFOOptions[int, Delta[int]]{})

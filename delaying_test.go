@@ -902,6 +902,19 @@ func TestDelayingQueue_T4_DueTogether(t *testing.T) {
 			t.Errorf("GetWithPriority = %q, %d, want the best", item, priority)
 		}
 	})
+	// It is so because no getter comes between two of them.
+	q := NewDelayingQueue[int](Options{})
+	for i := range 5 {
+		q.AddAfter(i, time.Hour)
+	}
+	q.mu.Lock()
+	q.dueBy(clock() + int64(time.Hour))
+	ready, waiting := q.ready(), q.waits.len()
+	q.mu.Unlock()
+	if ready != 5 || waiting != 0 {
+		t.Errorf("of 5 items that are due %d are ready, and %d wait", ready, waiting)
+	}
+	q.ShutDown()
 }
 
 // W32

@@ -203,7 +203,6 @@ func (q *DeltaFIFO[K, V]) write(l *label, obj V) error {
 
 // incoming returns obj transformed, and its key.
 func (q *DeltaFIFO[K, V]) incoming(obj V) (K, V, error) {
-	q.mustBeMade()
 	key, err := q.key.of(obj)
 	if err != nil || q.opts.Transform == nil {
 		return key, obj, err
@@ -313,7 +312,6 @@ func (q *DeltaFIFO[K, V]) newestPending(e deltaSlot[K]) (obj V, ok bool) {
 // nothing changes. Errors are those of Add, but if the transform fails, or changes the key,
 // Delete does what DeleteKey does.
 func (q *DeltaFIFO[K, V]) Delete(obj V) error {
-	q.mustBeMade()
 	key, err := q.key.of(obj)
 	if err != nil {
 		return q.refuse(err)
@@ -429,7 +427,6 @@ func (q *DeltaFIFO[K, V]) Replace(list []V) error {
 	if q.opts.EmitSyncOnReplace {
 		l = resynced
 	}
-	q.mustBeMade()
 	keys := make([]hashed[K], 0, len(list))
 	plan := make([]planned[V], 0, len(list))
 	for _, obj := range list {
@@ -564,7 +561,6 @@ func (q *DeltaFIFO[K, V]) Resync() error {
 
 // KeyOf returns the key of obj, or a KeyError.
 func (q *DeltaFIFO[K, V]) KeyOf(obj V) (K, error) {
-	q.mustBeMade()
 	return q.key.of(obj)
 }
 

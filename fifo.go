@@ -69,18 +69,11 @@ func (l *line[K, P, C]) settleInitial(e slot[K, content[P]]) {
 	}
 }
 
+// checkSynced is called by the first write, and whenever initial has become less: after a first
+// write it never becomes more, so it is 0 here once.
 func (l *line[K, P, C]) checkSynced() {
-	if l.begun && l.initial == 0 && !l.hasSynced() {
+	if l.initial == 0 {
 		close(l.synced)
-	}
-}
-
-func (l *line[K, P, C]) hasSynced() bool {
-	select {
-	case <-l.synced:
-		return true
-	default:
-		return false
 	}
 }
 
@@ -175,7 +168,7 @@ func (l *line[K, P, C]) inHand(r ref, hash uint32, key K) slot[K, content[P]] {
 // processed ends the processing of e, for which process was given c and initial.
 func (l *line[K, P, C]) processed(e slot[K, content[P]], c C, initial, requeue bool, finish func(slot[K, content[P]], C, bool)) {
 	defer func() { // also if finish panics
-		if initial && (!requeue || e.acc.forgotten || !e.is(dirty)) {
+		if initial && (!requeue || e.acc.forgotten) {
 			l.settleInitial(e)
 		}
 		e.acc.forgotten = false
@@ -190,8 +183,12 @@ func (l *line[K, P, C]) processed(e slot[K, content[P]], c C, initial, requeue b
 // FIFO has forgotten, by Delete or a later Replace, is not waited for. Once true, it stays
 // true. Resync, and writes that change nothing, do not count as writes.
 func (l *line[K, P, C]) HasSynced() bool {
-	l.mustBeMade()
-	return l.hasSynced()
+	select {
+	case <-l.Synced():
+		return true
+	default:
+		return false
+	}
 }
 
 // Synced returns a channel that is closed at the moment HasSynced becomes true.
@@ -280,7 +277,6 @@ func (q *FIFO[K, V]) enqueue(e slot[K, content[V]], obj V) {
 // other goes to the tail. It returns a KeyError if obj has no key, and ErrClosed after
 // Close; then nothing has changed. It never blocks.
 func (q *FIFO[K, V]) Add(obj V) error {
-	q.mustBeMade()
 	key, err := q.key.of(obj)
 	if err != nil {
 		return q.refuse(err)
@@ -300,7 +296,6 @@ func (q *FIFO[K, V]) Update(obj V) error { return q.Add(obj) }
 
 // AddIfNotPresent is Add, unless something is pending for the key: then it changes nothing.
 func (q *FIFO[K, V]) AddIfNotPresent(obj V) error {
-	q.mustBeMade()
 	key, err := q.key.of(obj)
 	if err != nil {
 		return q.refuse(err)
@@ -323,7 +318,6 @@ func (q *FIFO[K, V]) AddIfNotPresent(obj V) error {
 // Delete forgets what is pending for the key of obj, which need not be the pending object.
 // If the key is being processed, a requeue will not put it back. Errors are those of Add.
 func (q *FIFO[K, V]) Delete(obj V) error {
-	q.mustBeMade()
 	key, err := q.key.of(obj)
 	if err != nil {
 		return q.refuse(err)
@@ -345,7 +339,6 @@ func (q *FIFO[K, V]) DeleteKey(key K) error {
 	}
 	q.forget(e)
 	q.settle()
-	q.written()
 	return nil
 }
 
@@ -365,7 +358,6 @@ func (q *FIFO[K, V]) forget(e slot[K, content[V]]) {
 // if an object has no key it returns a KeyError and changes nothing. After Close it returns
 // ErrClosed. O(n) for n keys pending or listed. The list is not kept.
 func (q *FIFO[K, V]) Replace(list []V) error {
-	q.mustBeMade()
 	keys := make([]hashed[K], 0, len(list))
 	for _, obj := range list {
 		key, err := q.key.of(obj)
@@ -420,7 +412,6 @@ func (q *FIFO[K, V]) Resync() error {
 
 // Get returns what is pending for the key of obj. It returns a KeyError if obj has none.
 func (q *FIFO[K, V]) Get(obj V) (pending V, ok bool, err error) {
-	q.mustBeMade()
 	key, err := q.key.of(obj)
 	if err != nil {
 		return pending, false, err

@@ -1816,7 +1816,7 @@ func checkLine[K comparable, P, C any](l *line[K, P, C], empty func(P) bool) err
 	if initial != l.initial || !l.begun && initial > 0 {
 		return broken("F5", "%d keys are initial, %d counted", initial, l.initial)
 	}
-	if synced := l.hasSynced(); synced != (l.begun && initial == 0) {
+	if synced := l.HasSynced(); synced != (l.begun && initial == 0) {
 		return broken("F5", "synced: %t; begun: %t, %d keys are initial", synced, l.begun, initial)
 	}
 	return nil
