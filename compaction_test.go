@@ -188,6 +188,22 @@ func TestMoved_InHandAndItsSlotFree(t *testing.T) {
 	}
 }
 
+// A burst that is deleted key by key gives its slots back as one that is popped does.
+func TestFIFO_Q9_DeletedBurst(t *testing.T) {
+	q := NewFIFO(func(key int) (int, error) { return key, nil })
+	if err := q.Replace(fillers()); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range fillers() {
+		if err := q.DeleteKey(key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if used := q.entries.used; used > slotsKeep {
+		t.Errorf("%d slots are used, and none is needed", used)
+	}
+}
+
 // What a DeltaFIFO notes of a key in hand is moved as what is pending is.
 func TestMoved_DeltaInHand(t *testing.T) {
 	q := NewDeltaFIFO(func(o Delta[int]) (int, error) { return o.Object, nil }, DeltaFIFOOptions[int, Delta[int]]{})

@@ -403,10 +403,10 @@ type hashed[K comparable] struct {
 
 // Resync does nothing, but for ErrClosed after Close: what is in a FIFO is pending already.
 func (q *FIFO[K, V]) Resync() error {
-	q.mustBeMade()
-	if q.IsClosed() {
-		return ErrClosed
+	if err := q.lock(); err != nil {
+		return err
 	}
+	q.mu.Unlock()
 	return nil
 }
 

@@ -1275,6 +1275,7 @@ func TestLine_Misuse(t *testing.T) {
 	}
 	var zero FIFO[string, string]
 	wantLinePanic(t, "Get of a zero FIFO", func() { _, _, _ = zero.Get("a1") })
+	wantLinePanic(t, "Resync of a zero FIFO", func() { _ = zero.Resync() })
 	var zeroDelta DeltaFIFO[string, string]
 	wantLinePanic(t, "Get of a zero DeltaFIFO", func() { _, _, _ = zeroDelta.Get("a1") })
 	wantLinePanic(t, "KeyOf of a zero DeltaFIFO", func() { _, _ = zeroDelta.KeyOf("a1") })
