@@ -204,6 +204,17 @@ func TestFIFO_Q9_DeletedBurst(t *testing.T) {
 	}
 }
 
+// So does a Replace that fails when it has made room for its keys.
+func TestDeltaFIFO_Q9_FailedReplace(t *testing.T) {
+	q := NewDeltaFIFO(func(key int) (int, error) { return key, nil }, DeltaFIFOOptions[int, int]{
+		Merge: func(Deltas[int], Delta[int]) Deltas[int] { panic("typedqueue: (not really)") },
+	})
+	wantLinePanic(t, "Replace", func() { _ = q.Replace(fillers()) })
+	if used := q.entries.used; used > slotsKeep {
+		t.Errorf("%d slots are used, and none is needed", used)
+	}
+}
+
 // What a DeltaFIFO notes of a key in hand is moved as what is pending is.
 func TestMoved_DeltaInHand(t *testing.T) {
 	q := NewDeltaFIFO(func(o Delta[int]) (int, error) { return o.Object, nil }, DeltaFIFOOptions[int, Delta[int]]{})

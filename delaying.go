@@ -103,7 +103,6 @@ func (q *delayingQueue[T]) Reschedule(item T, delay time.Duration) {
 		q.cancel(e)
 	}
 	q.addLater(q.need(hash, item), delay, priority{}, now)
-	q.settle()
 }
 
 // Waiting returns how many items wait. Len does not count them.

@@ -392,6 +392,9 @@ func TestDeltaFIFO_D3_WhatExists(t *testing.T) {
 			"a: Added a1, Deleted a1, Added a2", "a: Deleted a3",
 		}},
 		{"not in processing as deleted, though known", knownOf("a0"), []move{doDelete("a1"), doPop("a", endNil, doDelete("a2"), doDeleteKey("a"), wantKeys())}, []string{"a: Deleted a1"}},
+		{"nor as deleted without its object", knownOf("a0"), []move{doDeltas("a", explicit(Added, "a1"), noObject), doPop("a", endNil, doDelete("a2"), doDeleteKey("a"), wantKeys())}, []string{
+			"a: Added a1, Deleted? -",
+		}},
 		{"in processing as deleted, and pending", knownOf("a0"), []move{doDelete("a1"), doPop("a", endNil, doAdd("a2"), doDelete("a3"))}, []string{
 			"a: Deleted a1", "a: Added a2, Deleted a3",
 		}},
@@ -450,6 +453,7 @@ func TestDeltaFIFO_D4_NewestObjectSeen(t *testing.T) {
 			"a: Deleted? -", "a: Deleted? a0",
 		}},
 		{"nowhere", knownOf(), []move{doDeltas("a", noObject), doDeleteKey("a")}, []string{"a: Deleted? -"}},
+		{"nowhere, without KnownObjects", nil, []move{doDeltas("a", noObject), doDeleteKey("a")}, []string{"a: Deleted? -"}},
 		{"no longer, once processed", knownOf("a0"), []move{doAdd("a1"), doPop("a", endNil), doDeleteKey("a")}, []string{"a: Added a1", "a: Deleted? a0"}},
 	})
 }
@@ -646,11 +650,15 @@ func TestDeltaFIFO_D7_TransformFails(t *testing.T) {
 				t.Errorf("%s = %v, want %v", name, err, errTransform)
 			}
 			unchanged(name, before)
-			if err := write("arekey"); err == nil {
-				t.Errorf("%s of an object whose key is changed = nil", name)
+			if err := write("arekey"); err == nil || err.Error() != "typedqueue: transform has changed key a to z" {
+				t.Errorf("%s of an object whose key is changed = %v", name, err)
 			}
 			unchanged(name, before)
 			var keyErr *KeyError[string]
+			if err := write("!"); !errors.As(err, &keyErr) || keyErr.Obj != "!" || slices.Contains(l.calls, "!") {
+				t.Errorf("%s of an object without a key = %v, want a *KeyError; it was transformed: %t", name, err, slices.Contains(l.calls, "!"))
+			}
+			unchanged(name, before)
 			if err := write("anokey"); !errors.As(err, &keyErr) || !errors.Is(err, errNoLineKey) {
 				t.Errorf("%s of an object that loses its key = %v, want a *KeyError", name, err)
 			}
@@ -1131,6 +1139,27 @@ func TestApply_D10_EachDelta(t *testing.T) {
 					t.Errorf("stored %v, want %v", got, tt.left)
 				}
 
+				for event, only := range map[string]func(h Handler[string, string]) Handler[string, string]{
+					"add": func(h Handler[string, string]) Handler[string, string] {
+						return Handler[string, string]{OnAdd: h.OnAdd}
+					},
+					"update": func(h Handler[string, string]) Handler[string, string] {
+						return Handler[string, string]{OnUpdate: h.OnUpdate}
+					},
+					"delete": func(h Handler[string, string]) Handler[string, string] {
+						return Handler[string, string]{OnDelete: h.OnDelete}
+					},
+				} {
+					r, h := newApplyRun(t, tt.stored...)
+					if err := Apply(r.store, "a", tt.deltas, initial, only(h)); err != nil {
+						t.Errorf("told of %s alone: %v", event, err)
+					}
+					others := func(e string) bool { return !strings.HasPrefix(e, event) }
+					if want := slices.DeleteFunc(slices.Clone(want), others); !slices.Equal(want, r.events) {
+						t.Errorf("told of %s alone: %v, want %v", event, r.events, want)
+					}
+				}
+
 				silent, _ := newApplyRun(t, tt.stored...)
 				if err := Apply(silent.store, "a", tt.deltas, initial, Handler[string, string]{}); err != nil {
 					t.Errorf("without handlers: %v", err)
@@ -1155,7 +1184,9 @@ func TestApply_D10_Errors(t *testing.T) {
 		{"index function", explicit(Updated, "a-failing"), func(err error) bool { return errors.Is(err, errApplyIndex) }},
 		{"unknown type", explicit("Moved", "a2"), func(err error) bool { return err != nil }},
 		{"no type", explicit("", "a2"), func(err error) bool { return err != nil }},
-		{"another key in the Store", explicit(Updated, "b2"), func(err error) bool { return err != nil }}, // C14
+		{"another key in the Store", explicit(Updated, "b2"), func(err error) bool {
+			return err != nil && err.Error() == "typedqueue: the object of key a has key b in the Store"
+		}}, // C14
 		{"no key", explicit(Updated, "!"), func(err error) bool {
 			var keyErr *KeyError[string]
 			return errors.As(err, &keyErr) && keyErr.Obj == "!" && errors.Is(err, errNoLineKey)
