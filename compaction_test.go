@@ -204,6 +204,25 @@ func TestFIFO_Q9_DeletedBurst(t *testing.T) {
 	}
 }
 
+// What has been given back is not held by the list of what is there, either.
+func TestQueue_Q9_ChunksAreLetGo(t *testing.T) {
+	q := NewQueue[int](Options{})
+	q.AddAll(fillers()...)
+	all := len(q.entries.chunks)
+	for _, key := range fillers() {
+		q.Cancel(key)
+	}
+	chunks := q.entries.chunks
+	if len(chunks) >= all {
+		t.Fatalf("%d chunks are there, after %d", len(chunks), all)
+	}
+	for i, c := range chunks[len(chunks):cap(chunks)] {
+		if c != nil {
+			t.Errorf("chunk %d is held", len(chunks)+i)
+		}
+	}
+}
+
 // So does a Replace that fails when it has made room for its keys.
 func TestDeltaFIFO_Q9_FailedReplace(t *testing.T) {
 	q := NewDeltaFIFO(func(key int) (int, error) { return key, nil }, DeltaFIFOOptions[int, int]{
