@@ -1058,6 +1058,42 @@ func BenchmarkIndexGet(b *testing.B) {
 	}
 }
 
+// Values of an Index, which may be pointers, are not held by it longer than by its Store.
+func TestIndex_StagedValuesAreLetGo(t *testing.T) {
+	s := NewStore(lineKey)
+	if err := s.Replace([]string{"a1", "b1"}); err != nil {
+		t.Fatal(err)
+	}
+	x, err := NewIndex(s, func(obj string) ([]string, error) {
+		if obj == "z-failing" {
+			return nil, errApplyIndex
+		}
+		return []string{"of " + obj, "too"}, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	letGo := func(after string) {
+		t.Helper()
+		if held := strings.Join(x.staged[:cap(x.staged)], ""); held != "" || len(x.staged) > 0 {
+			t.Errorf("%q is held after %s", held, after)
+		}
+	}
+	letGo("NewIndex")
+	if err := s.Add("c1"); err != nil {
+		t.Error(err)
+	}
+	letGo("Add")
+	if err := s.Replace([]string{"a2", "d1"}); err != nil {
+		t.Error(err)
+	}
+	letGo("Replace")
+	if err := s.Replace([]string{"a3", "z-failing"}); !errors.Is(err, errApplyIndex) {
+		t.Errorf("Replace = %v, want %v", err, errApplyIndex)
+	}
+	letGo("a Replace that fails")
+}
+
 // A list of one key, over and over, and an object that once had very many index values, leave
 // no memory behind.
 func TestStore_RepetitionsLeaveNoMemory(t *testing.T) {
