@@ -917,6 +917,21 @@ func TestDelayingQueue_T4_DueTogether(t *testing.T) {
 	q.ShutDown()
 }
 
+// What is due, and the timer has not been seen to yet, is due now.
+func TestDelayingQueue_SnapshotOfWhatIsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := NewDelayingQueue[string](Options{})
+		q.AddAfter("a", time.Second)
+		q.mu.Lock()
+		q.disarm()
+		q.mu.Unlock()
+		time.Sleep(time.Hour)
+		if got := q.Snapshot().Waiting; !slices.Equal(got, []Waiting[string]{{"a", 0}}) {
+			t.Errorf("Waiting = %v, want a in 0s", got)
+		}
+	})
+}
+
 // W32
 func TestDelayingQueue_Q12_Cancel(t *testing.T) {
 	eachDelayed(t, func(t *testing.T, q delayedQueue[string]) {

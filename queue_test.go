@@ -2296,6 +2296,19 @@ func TestQueue_Stats(t *testing.T) {
 }
 
 // W70, W92
+// A queue that does not track time knows no ages.
+func TestQueue_SnapshotWithoutAges(t *testing.T) {
+	eachKind(t, func(t *testing.T, newQueue func(Options) workQueue[string]) {
+		q := newQueue(Options{})
+		q.Add("a")
+		take(t, q, "a")
+		time.Sleep(time.Second)
+		if got := q.Snapshot().Processing; !slices.Equal(got, []Processing[string]{{"a", 0}}) {
+			t.Errorf("Processing = %v, want a for 0s", got)
+		}
+	})
+}
+
 func TestQueue_Snapshot(t *testing.T) {
 	eachKind(t, func(t *testing.T, newQueue func(Options) workQueue[string]) {
 		q := newQueue(Options{TrackTime: true})
