@@ -155,7 +155,7 @@ func NewBucketRateLimiter[T comparable](limiter *rate.Limiter) *BucketRateLimite
 // NewWithMaxWaitRateLimiter.
 func (l *BucketRateLimiter[T]) When(item T) time.Duration {
 	l.keys.must(item)
-	return max(0, l.limiter.Reserve().Delay())
+	return l.limiter.Reserve().Delay()
 }
 
 // Forget does nothing: a bucket does not know items.

@@ -131,6 +131,7 @@ func TestRateLimiters_WrongParametersPanic(t *testing.T) {
 		"bucket, rate NaN":        bucket(rate.Limit(math.NaN()), 1),
 		"max of, none":            func() { NewMaxOfRateLimiter[K]() },
 		"max of, nil":             func() { NewMaxOfRateLimiter[K](good, nil) },
+		"max of, nil first":       func() { NewMaxOfRateLimiter[K](nil, good) },
 		"max wait, nil":           func() { NewWithMaxWaitRateLimiter[K](nil, 1) },
 		"max wait, max":           func() { NewWithMaxWaitRateLimiter(good, -1) },
 		"jitter, nil":             func() { NewWithJitterRateLimiter[K](nil, 1) },
@@ -164,6 +165,7 @@ func TestRateLimiters_Q10_FaultyItemsPanic(t *testing.T) {
 	for name, l := range map[string]RateLimiter[any]{
 		"exponential":   exponential,
 		"fast and slow": fastSlow,
+		"bucket":        NewBucketRateLimiter[any](rate.NewLimiter(rate.Inf, 1)),
 		"wrapped":       NewWithJitterRateLimiter(NewWithMaxWaitRateLimiter(NewMaxOfRateLimiter(exponential), 1), 1),
 	} {
 		for _, item := range []any{math.NaN(), []int{1}, [1]any{func() {}}} {
@@ -177,7 +179,7 @@ func TestRateLimiters_Q10_FaultyItemsPanic(t *testing.T) {
 				}
 			}
 		}
-		if l.When(1); l.NumRequeues(1) == 0 {
+		if l.When(1); l.NumRequeues(1) == 0 && name != "bucket" {
 			t.Errorf("%s: unusable after the panics", name)
 		}
 	}
@@ -185,6 +187,24 @@ func TestRateLimiters_Q10_FaultyItemsPanic(t *testing.T) {
 		t.Errorf("the limiters remember %d items, want 2", n)
 	}
 }
+
+// A limiter of the caller's that answers with less than nothing means: at once.
+func TestRateLimiters_NegativeAnswers(t *testing.T) {
+	for name, l := range map[string]RateLimiter[string]{
+		"jitter": NewWithJitterRateLimiter[string](negative{}, 1),
+		"max of":   NewMaxOfRateLimiter[string](negative{}, negative{}),
+	} {
+		if d := l.When("x"); d != 0 {
+			t.Errorf("%s: When = %v, want 0s", name, d)
+		}
+	}
+}
+
+type negative struct{}
+
+func (negative) When(string) time.Duration { return -5 }
+func (negative) Forget(string)             {}
+func (negative) NumRequeues(string) int    { return 0 }
 
 func TestItemExponentialFailureRateLimiter_R1_Delays(t *testing.T) {
 	const top = math.MaxInt64
