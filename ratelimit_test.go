@@ -192,7 +192,7 @@ func TestRateLimiters_Q10_FaultyItemsPanic(t *testing.T) {
 func TestRateLimiters_NegativeAnswers(t *testing.T) {
 	for name, l := range map[string]RateLimiter[string]{
 		"jitter": NewWithJitterRateLimiter[string](negative{}, 1),
-		"max of":   NewMaxOfRateLimiter[string](negative{}, negative{}),
+		"max of": NewMaxOfRateLimiter[string](negative{}, negative{}),
 	} {
 		if d := l.When("x"); d != 0 {
 			t.Errorf("%s: When = %v, want 0s", name, d)
