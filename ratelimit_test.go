@@ -698,6 +698,33 @@ func (l *askedLimiter) When(any) time.Duration { *l.asked++; return 0 }
 func (l *askedLimiter) Forget(any)             { *l.asked++ }
 func (l *askedLimiter) NumRequeues(any) int    { *l.asked++; return 0 }
 
+// An item that was retried at once, and then waits because of an AddAfter, does not wait because of
+// the retry: the next one counts.
+func TestRateLimitingQueue_R4_RetryAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter := NewItemFastSlowRateLimiter[string](0, time.Second, 1)
+		q := NewRateLimitingQueue[string](limiter, Options{})
+		q.AddRateLimited("x")
+		q.Get()
+		q.AddAfter("x", time.Hour)
+		q.Done("x")
+		q.AddRateLimited("x")
+		if n := q.NumRequeues("x"); n != 2 {
+			t.Errorf("%d failures, want 2", n)
+		}
+		if w := q.Snapshot().Waiting; !slices.Equal(w, []Waiting[string]{{"x", time.Second}}) {
+			t.Errorf("Waiting = %v, want x in a second", w)
+		}
+		if !q.retry("x", priority{}, 0) {
+			t.Error("a retry that merges is refused")
+		}
+		q.ShutDown()
+		if q.retry("x", priority{}, 0) {
+			t.Error("a retry after ShutDown is accepted")
+		}
+	})
+}
+
 // The rows bring x into a state; then comes one AddRateLimited, to which the limiter says
 // 10 s. W56, W78.
 func TestRateLimitingQueue_R4_MergedCallIsNoFailure(t *testing.T) {
