@@ -2133,6 +2133,10 @@ func TestRateLimitingQueue_R6_WrongArgumentsPanic(t *testing.T) {
 			t.Errorf("%s: panic %v, want one that starts with the package's name", name, x)
 		}
 	}
+	x := panicOf(func() { _ = q.Run(t.Context(), RunOptions[string]{Workers: -1, MaxAttempts: 2}, fine) })
+	if x != "typedqueue: negative RunOptions: Workers -1, MaxAttempts 2" {
+		t.Errorf("panic %v", x)
+	}
 	if s := q.Stats(); s.Ready != 1 || s.Processing != 0 {
 		t.Errorf("stats are %+v, want x still ready", s)
 	}
