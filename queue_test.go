@@ -2307,6 +2307,19 @@ func TestQueue_SnapshotWithoutAges(t *testing.T) {
 	}
 }
 
+// What is handed out after the time was read has been in processing for nothing, not for less.
+func TestQueue_AgeOfTheYoungest(t *testing.T) {
+	q := NewQueue[string](Options{TrackTime: true})
+	q.Add("a")
+	q.Get()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	e := q.entries.find(hashOf("a"), "a")
+	if age := q.age(e, q.since.get(e.ref)-5); age != 0 {
+		t.Errorf("age = %v, want 0s", age)
+	}
+}
+
 func TestQueue_Snapshot(t *testing.T) {
 	eachKind(t, func(t *testing.T, newQueue func(Options) workQueue[string]) {
 		q := newQueue(Options{TrackTime: true})
