@@ -2142,6 +2142,62 @@ func TestRateLimitingQueue_R6_WrongArgumentsPanic(t *testing.T) {
 	}
 }
 
+// several is an error of several, which need not be there.
+type several []error
+
+func (several) Error() string     { return "several" }
+func (s several) Unwrap() []error { return s }
+
+// An error of several fails if one of them does, or if none of them is there.
+func TestRateLimitingQueue_R6_ErrorsOfSeveral(t *testing.T) {
+	again, boom := RequeueAfter(time.Second), errors.New("boom")
+	for _, tt := range []struct {
+		err    several
+		failed bool
+	}{
+		{nil, true}, {several{nil, nil}, true}, {several{again}, false}, {several{again, nil}, false},
+		{several{nil, again}, false}, {several{boom, nil}, true}, {several{again, boom}, true},
+	} {
+		if v := judge(tt.err); v.failed != tt.failed {
+			t.Errorf("%v is a failure: %t, want %t", []error(tt.err), v.failed, tt.failed)
+		}
+	}
+}
+
+// The shortest delay that asks for anything counts, however short; one of nothing asks for nothing.
+func TestRateLimitingQueue_R6_SoonestRequeue(t *testing.T) {
+	for name, tt := range map[string]struct {
+		result error
+		want   time.Duration
+	}{
+		"shortest of all": {RequeueAfter(1), 1},
+		"then nothing":    {errors.Join(RequeueAfter(time.Second), RequeueAfter(0)), time.Second},
+		"then less":       {errors.Join(RequeueAfter(time.Second), RequeueAfter(-5)), time.Second},
+		"after less":      {errors.Join(RequeueAfter(-5), RequeueAfter(time.Second)), time.Second},
+		"two":             {errors.Join(RequeueAfter(time.Second), RequeueAfter(time.Minute)), time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var q RateLimitingQueue[string]
+				var runs []time.Time
+				q.Add("x")
+				go q.Run(t.Context(), RunOptions[string]{}, func(context.Context, string) error {
+					if runs = append(runs, time.Now()); len(runs) == 1 {
+						return tt.result
+					}
+					q.ShutDown()
+					return nil
+				})
+				pass(time.Hour)
+				if len(runs) != 2 || runs[1].Sub(runs[0]) != tt.want {
+					t.Errorf("runs at %v, want two, %v apart", runs, tt.want)
+				}
+				q.ShutDown()
+			})
+		})
+	}
+}
+
 // Any results, for several items, in any number of workers: each item runs exactly when
 // its own results say.
 func TestRateLimitingQueue_R6_EachItemGoesByItsOwnResults(t *testing.T) {
