@@ -306,3 +306,26 @@ func TestQueue_Q8_NoWakeUpIsLeftBehind(t *testing.T) {
 		}
 	})
 }
+
+// The chain of an entry begins beyond the places that are left, and goes on at the last of them,
+// which stays where it is.
+func TestCatalog_CompactLeavesTheLastPlace(t *testing.T) {
+	var c catalog[int]
+	c.file(2, []int{10})
+	c.file(3, []int{11})
+	c.file(4, []int{12})
+	c.file(1, []int{20}) // place 4
+	c.file(3, nil)
+	c.file(1, []int{20, 21}) // and place 2
+	c.file(2, nil)
+	c.file(4, nil)
+	c.compact()
+	for _, v := range []int{20, 21} {
+		if m := c.members(hashOf(v), v); len(m) != 1 || m[0] > 2 || c.at(m[0]).entry != 1 {
+			t.Errorf("places of %d: %v", v, m)
+		}
+	}
+	if c.used != 2 || c.n != 2 {
+		t.Errorf("%d places, %d slots are used; want 2", c.n, c.used)
+	}
+}
