@@ -223,7 +223,7 @@ func TestQueue_Q9_ChunksAreLetGo(t *testing.T) {
 	}
 }
 
-// So does a Replace that fails when it has made room for its keys.
+// A Replace that fails when it has made room for its keys gives that back.
 func TestDeltaFIFO_Q9_FailedReplace(t *testing.T) {
 	q := NewDeltaFIFO(func(key int) (int, error) { return key, nil }, DeltaFIFOOptions[int, int]{
 		Merge: func(Deltas[int], Delta[int]) Deltas[int] { panic("typedqueue: (not really)") },

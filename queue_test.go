@@ -2295,7 +2295,6 @@ func TestQueue_Stats(t *testing.T) {
 	})
 }
 
-// W70, W92
 // A queue that does not track time knows no ages. (A bubble's clock is behind the process's epoch,
 // so that it could not tell.)
 func TestQueue_SnapshotWithoutAges(t *testing.T) {
@@ -2320,6 +2319,7 @@ func TestQueue_AgeOfTheYoungest(t *testing.T) {
 	}
 }
 
+// W70, W92
 func TestQueue_Snapshot(t *testing.T) {
 	eachKind(t, func(t *testing.T, newQueue func(Options) workQueue[string]) {
 		q := newQueue(Options{TrackTime: true})

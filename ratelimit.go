@@ -474,7 +474,7 @@ type run[T comparable] struct {
 	opts      RunOptions[T]
 	reconcile func(context.Context, T) error
 
-	attempts failures[T] // in a row; none are counted if MaxAttempts is 0
+	attempts failures[T] // in a row; used only if MaxAttempts is not 0
 
 	// How workers ended: at least one found ctx done, found the queue shut down and empty, or
 	// left through runtime.Goexit, perhaps with its item ready again.
@@ -543,7 +543,9 @@ func (r *run[T]) giveUp(item T, err error) {
 }
 
 func (r *run[T]) forget(item T) {
-	r.attempts.Forget(item)
+	if r.opts.MaxAttempts > 0 {
+		r.attempts.Forget(item)
+	}
 	r.q.Forget(item)
 }
 

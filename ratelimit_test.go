@@ -2164,6 +2164,21 @@ func TestRateLimitingQueue_R6_ErrorsOfSeveral(t *testing.T) {
 	}
 }
 
+// What is given up is forgotten, also if it had one attempt only.
+func TestRateLimitingQueue_R6_GivenUpIsForgotten(t *testing.T) {
+	for attempts := range 3 {
+		var q RateLimitingQueue[string]
+		r := run[string]{q: &q, ctx: t.Context(), opts: RunOptions[string]{MaxAttempts: attempts + 1}}
+		for range attempts + 1 {
+			r.fail("x", errors.New("boom"), 0)
+		}
+		if n := len(r.attempts.counts); n != 0 {
+			t.Errorf("%d items are remembered after %d attempts", n, attempts+1)
+		}
+		q.ShutDown()
+	}
+}
+
 // The shortest delay that asks for anything counts, however short; one of nothing asks for nothing.
 func TestRateLimitingQueue_R6_SoonestRequeue(t *testing.T) {
 	for name, tt := range map[string]struct {
