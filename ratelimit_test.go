@@ -545,10 +545,7 @@ func TestRateLimiters_R5_ConcurrentUse(t *testing.T) {
 
 // W50: what is forgotten keeps no memory.
 func TestRateLimiters_ForgottenItemsGiveMemoryBack(t *testing.T) {
-	items := 1_000_000
-	if testing.Short() {
-		items = 200_000
-	}
+	items := scaled(1_000_000)
 	live := func() int64 {
 		runtime.GC()
 		runtime.GC()

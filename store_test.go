@@ -531,7 +531,7 @@ func TestStore_S2_RepeatedAndMovedValues(t *testing.T) {
 
 // C56: index values that lost their last member are gone, and so is the memory.
 func TestStore_S3_IndexValuesVanish(t *testing.T) {
-	const n = 300_000
+	n := scaled(300_000)
 	type small struct{ id int }
 	s := NewStore(func(o small) (int, error) { return o.id, nil })
 	buf := make([]int, 1)
